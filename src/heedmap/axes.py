@@ -6,7 +6,8 @@ an axis together with one row of values for each position.
 """
 
 import re
-from collections.abc import Iterable, Sequence as Items
+from collections.abc import Iterable
+from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import Literal
 
