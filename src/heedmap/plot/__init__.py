@@ -1,1 +1,13 @@
-"""heedmap."""
+"""Pictures of attention: heat map, atlas of all heads, arcs over a text, timeline.
+
+Every ``plot_*`` function takes an ``AttentionMap`` or an ordinary tensor of weights and gives back
+matplotlib axes, on a figure of their own unless it is given some. No picture asks a map for more
+cells than it draws. A figure belongs to no global list, so nothing needs closing; in a notebook,
+``axes.figure`` shows it.
+"""
+
+from heedmap.plot.figures import save_figure
+from heedmap.plot.fonts import Fonts, find_fonts
+from heedmap.plot.heatmap import plot_heatmap
+
+__all__ = ["Fonts", "find_fonts", "plot_heatmap", "save_figure"]
