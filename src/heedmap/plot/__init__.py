@@ -6,8 +6,19 @@ cells than it draws. A figure belongs to no global list, so nothing needs closin
 ``axes.figure`` shows it.
 """
 
+from heedmap.plot.arcs import plot_arcs
+from heedmap.plot.atlas import plot_atlas
 from heedmap.plot.figures import save_figure
 from heedmap.plot.fonts import Fonts, find_fonts
 from heedmap.plot.heatmap import plot_heatmap
+from heedmap.plot.timeline import plot_timeline
 
-__all__ = ["Fonts", "find_fonts", "plot_heatmap", "save_figure"]
+__all__ = [
+    "Fonts",
+    "find_fonts",
+    "plot_arcs",
+    "plot_atlas",
+    "plot_heatmap",
+    "plot_timeline",
+    "save_figure",
+]
