@@ -14,6 +14,7 @@ import mmap
 import struct
 from array import array
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -156,7 +157,7 @@ def _read_tokenizer(file: mmap.mmap, head: int, sizes: _Sizes) -> tuple[UnigramT
     head += 4 * len(scores)
     joined = file[head : head + sizes.piece_bytes]
     head += sizes.piece_bytes
-    pieces = [joined[a:b].decode() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    pieces = [joined[a:b].decode() for a, b in pairwise(ends)]
     normalizer, head = _read_normalizer(file, head)
     tokenizer = UnigramTokenizer(
         # Control tokens such as <s> and <mask> have the score 0; text never turns into them.
@@ -241,7 +242,7 @@ def _build(file: mmap.mmap, sizes: _Sizes, entries: dict[str, _Entry]) -> "BertM
         type_vocab_size=sizes.types,
         layer_norm_eps=sizes.epsilon,
         pad_token_id=sizes.padding,
-        attn_implementation="sdpa",
+        attn_implementation="sdpa",  # pyright: ignore[reportCallIssue]
     )
     # On the meta device nothing is allocated or initialised only to be overwritten.
     with torch.device("meta"):

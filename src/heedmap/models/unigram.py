@@ -84,8 +84,11 @@ class UnigramTokenizer:
             ...     unknown=(2, "<unk>"),
             ...     longest_piece=3,
             ... )
-            >>> [(token.piece, token.start, token.end) for token in tokenizer.encode("noo xyz")]
-            [('<s>', 0, 0), ('▁no', 0, 2), ('o', 2, 3), ('▁', 4, 4), ('<unk>', 4, 7), ('</s>', 7, 7)]
+            >>> tokens = tokenizer.encode("noo xyz")
+            >>> [token.piece for token in tokens]
+            ['<s>', '▁no', 'o', '▁', '<unk>', '</s>']
+            >>> [(token.start, token.end) for token in tokens]
+            [(0, 0), (0, 2), (2, 3), (4, 4), (4, 7), (7, 7)]
         """
         symbols = self._normalize(text)
         tokens = [Token(*self.begin, 0, 0)]
