@@ -1,0 +1,338 @@
+"""One attention problem, checked once and put into one form.
+
+Everything behind this door may trust shapes, number types and devices. A `Problem` holds what
+decides the weights (query, key, mask, scoring); the values that the weights gather stay outside.
+It can make any block of its scores, which is all that a lazy map needs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from heedmap.errors import ArgumentError, DTypeError, ShapeError
+from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
+from heedmap.places import Index, Places, as_numbers, look_up, pick
+from heedmap.scoring import Scoring, make_scoring
+
+FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+LAYOUTS = {
+    2: "[positions, dim]",
+    3: "[batch, positions, dim]",
+    4: "[batch, heads, positions, dim]",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What decides the weights of one call of attention.
+
+    Attributes:
+        query: Every query of every head.
+        key: Every key; `heads` is a multiple of `kv_heads`, and neighbouring heads share.
+        mask: The bound mask, or None where everything is visible.
+        scoring: How a score is made of a dot product.
+        clean: Whether all of query and key is finite, so that a product with a weight of 0 is 0.
+    """
+
+    query: Float[Tensor, "batch heads query head_dim"]
+    key: Float[Tensor, "batch kv_heads key head_dim"]
+    mask: Mask | None
+    scoring: Scoring
+    clean: bool = True
+
+    @property
+    def extent(self) -> Extent:
+        """Batch, heads, queries, keys."""
+        batch, heads, queries, _ = self.query.shape
+        return Extent(batch, heads, queries, self.key.shape[2])
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """The number type of scores and weights: float64 for float64, float32 for the rest."""
+        return compute_dtype(self.query.dtype)
+
+    @cached_property
+    def flat_query(self) -> Float[Tensor, "matrices query head_dim"]:
+        """The queries with one matrix for each sample and head."""
+        return self.query.flatten(0, 1)
+
+    @cached_property
+    def flat_key(self) -> Float[Tensor, "kv_matrices key head_dim"]:
+        """The keys with one matrix for each sample and key head."""
+        return self.key.flatten(0, 1)
+
+    def key_matrices(self, matrices: Index) -> Index:
+        """Return which of `flat_key` each of these query matrices looks into."""
+        heads, kv_heads = self.query.shape[1], self.key.shape[1]
+        if heads == kv_heads:
+            return matrices
+        numbers = as_numbers(matrices, self.query.device)
+        return numbers // heads * kv_heads + numbers % heads // (heads // kv_heads)
+
+    def sink_column(self, matrices: Index) -> Float[Tensor, "matrices 1"]:
+        """Return the sink of each of these matrices."""
+        assert self.scoring.sinks is not None
+        numbers = as_numbers(matrices, self.query.device)
+        return self.scoring.sinks[numbers % self.extent.heads][:, None]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the tensors that a weight may depend on smoothly."""
+        given = (self.query, self.key, self.scoring.bias, self.scoring.sinks)
+        return tuple(tensor for tensor in given if tensor is not None)
+
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Problem":
+        """Return the same problem with `change` done to each of `tensors`, in their order."""
+        query, key = change(self.query), change(self.key)
+        bias, sinks = self.scoring.bias, self.scoring.sinks
+        scoring = replace(
+            self.scoring,
+            bias=None if bias is None else change(bias),
+            sinks=None if sinks is None else change(sinks),
+        )
+        mask = self.mask
+        if mask is not None and query.device != self.query.device:
+            mask = mask.to(query.device)
+        return replace(self, query=query, key=key, scoring=scoring, mask=mask)
+
+    def visible(
+        self, matrices: Index, rows: Index, columns: Index
+    ) -> Bool[Tensor, "#matrices #rows #columns"] | None:
+        """Return which pairs of a block the mask shows, or None when it shows them all."""
+        if self.mask is None or not len(rows) or not len(columns):
+            return None
+        if isinstance(rows, range) and isinstance(columns, range):
+            ends = min(rows), max(rows), min(columns), max(columns)
+            if self.mask.covers(*ends):
+                return None
+        return self.mask.tile(self._block(matrices, rows, columns))
+
+    def scores(
+        self, matrices: Index, rows: Index, columns: Index
+    ) -> Float[Tensor, "matrices rows columns"]:
+        """Return a block of scores, −inf where not visible.
+
+        Cost: O(matrices · rows · columns · head_dim) time, the block itself in memory.
+        """
+        query = pick(pick(self.flat_query, matrices, 0), rows, 1).to(self.compute_dtype)
+        key = pick(pick(self.flat_key, self.key_matrices(matrices), 0), columns, 1)
+        key = key.to(self.compute_dtype)
+        if self.clean:
+            scores = torch.bmm(query * self.scoring.scale, key.mT)
+        else:
+            # A NaN must stay in its own row and column: 0 · NaN would carry it on in the gradient.
+            spoilt = _is_spoilt(query)[:, :, None] | _is_spoilt(key)[:, None, :]
+            scores = torch.bmm(finite(query) * self.scoring.scale, finite(key).mT)
+            scores = scores.masked_fill(spoilt, torch.nan)
+        if self.scoring.soft_cap is not None:
+            scores = torch.tanh(scores / self.scoring.soft_cap) * self.scoring.soft_cap
+        if self.scoring.bias is not None:
+            scores = scores + look_up(self.scoring.bias, self._block(matrices, rows, columns))
+        visible = self.visible(matrices, rows, columns)
+        return scores if visible is None else scores.masked_fill(~visible, -torch.inf)
+
+    def cell_scores(
+        self, matrices: Tensor, rows: Tensor, columns: Tensor
+    ) -> Float[Tensor, " cells"]:
+        """Return the scores of single cells, given by three number tensors of equal length."""
+        query = self.flat_query[matrices, rows].to(self.compute_dtype)
+        key = self.flat_key[self.key_matrices(matrices), columns].to(self.compute_dtype)
+        if self.clean:
+            scores = (query * self.scoring.scale * key).sum(-1)
+        else:
+            spoilt = _is_spoilt(query) | _is_spoilt(key)
+            scores = (finite(query) * self.scoring.scale * finite(key)).sum(-1)
+            scores = scores.masked_fill(spoilt, torch.nan)
+        if self.scoring.soft_cap is not None:
+            scores = torch.tanh(scores / self.scoring.soft_cap) * self.scoring.soft_cap
+        places = Places.of_cells(matrices, self.extent.heads, rows, columns)
+        if self.scoring.bias is not None:
+            scores = scores + look_up(self.scoring.bias, places)
+        if self.mask is None:
+            return scores
+        return scores.masked_fill(~self.mask.tile(places), -torch.inf)
+
+    def key_range(self, rows: Index) -> tuple[int, int]:
+        """Return the start and stop of the keys outside which these rows see nothing."""
+        if self.mask is None or not len(rows):
+            return 0, self.extent.keys
+        first, last = (min(rows), max(rows)) if isinstance(rows, range) else _ends(rows)
+        return self.mask.key_range(first, last, self.extent.keys)
+
+    def _block(self, matrices: Index, rows: Index, columns: Index) -> Places:
+        device = self.query.device
+        return Places.of_block(
+            as_numbers(matrices, device),
+            self.extent.heads,
+            as_numbers(rows, device),
+            as_numbers(columns, device),
+        )
+
+
+def make_problem(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    *,
+    mask: Mask | Tensor | None,
+    scale: float | None,
+    soft_cap: float | None,
+    bias: Tensor | None,
+    sinks: Tensor | None,
+) -> tuple[Problem, Tensor | None]:
+    """Return the checked problem and the value in the same form, four-dimensional.
+
+    Padded slots of key and value are set to 0, so that nothing in them can reach a result.
+
+    Raises:
+        DTypeError: for number types that are not floating point or not the same.
+        ShapeError: for sizes that do not fit.
+        ArgumentError: for a mask, scale, cap, bias or sinks that make no sense.
+    """
+    _check_tensors(query, key, value)
+    query, key = _four_dimensional(query), _four_dimensional(key)
+    value = None if value is None else _four_dimensional(value)
+    batch, heads, queries, _ = query.shape
+    extent = Extent(batch, heads, queries, key.shape[2])
+    bound = _bind(mask, extent)
+    scoring = make_scoring(
+        head_dim=query.shape[3],
+        sizes=extent,
+        scale=scale,
+        soft_cap=soft_cap,
+        bias=bias,
+        sinks=sinks,
+        dtype=compute_dtype(query.dtype),
+    )
+    for part in parts_of(bound):
+        if isinstance(part, Padding):
+            valid = part.valid[:, None, :, None]
+            key = torch.where(valid, key, 0)
+            value = None if value is None else torch.where(valid, value, 0)
+    hides = bound is not None or scoring.bias is not None
+    clean = not hides or (all_finite(query) and all_finite(key))
+    return Problem(query, key, bound, scoring, clean), value
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the number type in which scores and weights of `dtype` inputs are computed."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    named = {"query": query, "key": key} | ({} if value is None else {"value": value})
+    for name, tensor in named.items():
+        if not isinstance(tensor, Tensor):
+            raise DTypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}.")
+        if tensor.layout != torch.strided or tensor.is_nested:
+            raise DTypeError(
+                f"{name} must be an ordinary strided tensor; got "
+                f"{'a nested one' if tensor.is_nested else tensor.layout}. Pad it and give "
+                "mask=Padding(valid), or pack it and give mask=Documents(ids)."
+            )
+        if tensor.dtype not in FLOATS:
+            raise DTypeError(
+                f"{name} must be float64, float32, bfloat16 or float16; got {tensor.dtype}."
+            )
+        for rule, got, want in (
+            ("number type", tensor.dtype, query.dtype),
+            ("device", tensor.device, query.device),
+            ("number of dimensions", tensor.ndim, query.ndim),
+        ):
+            if got != want:
+                raise (DTypeError if rule == "number type" else ShapeError)(
+                    f"{name} must have the {rule} of query; got {got} and {want}."
+                )
+    if query.ndim not in LAYOUTS:
+        raise ShapeError(
+            f"query must be {', '.join(LAYOUTS.values())}; got {list(query.shape)}. "
+            "Merge further leading dimensions into the batch."
+        )
+    _check_sizes(query, key, value)
+
+
+def _check_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    if key.shape[-1] != query.shape[-1]:
+        raise ShapeError(
+            f"query and key must have the same head_dim; got {query.shape[-1]} and {key.shape[-1]}."
+        )
+    if value is not None and value.shape[-2] != key.shape[-2]:
+        raise ShapeError(
+            "key and value must have the same number of positions; "
+            f"got {key.shape[-2]} and {value.shape[-2]}."
+        )
+    for name, tensor in (("key", key), ("value", value)):
+        if tensor is not None and query.ndim > 2 and tensor.shape[0] != query.shape[0]:
+            raise ShapeError(
+                f"query and {name} must have the same batch size; "
+                f"got {query.shape[0]} and {tensor.shape[0]}."
+            )
+    if query.ndim < 4:
+        return
+    heads, kv_heads = query.shape[1], key.shape[1]
+    if value is not None and value.shape[1] != kv_heads:
+        raise ShapeError(
+            f"key and value must have the same number of heads; got {kv_heads} and "
+            f"{value.shape[1]}."
+        )
+    if not heads or not kv_heads or heads % kv_heads:
+        raise ShapeError(
+            "the number of query heads must be a multiple of the number of key heads, both at "
+            f"least 1; got {heads} and {kv_heads}."
+        )
+
+
+def _four_dimensional(tensor: Tensor) -> Tensor:
+    if tensor.ndim == 4:
+        return tensor
+    return tensor[None, None] if tensor.ndim == 2 else tensor[:, None]
+
+
+def _bind(mask: Mask | Tensor | None, extent: Extent) -> Mask | None:
+    if isinstance(mask, Tensor):
+        mask = _named(mask, extent)
+    if mask is not None and not isinstance(mask, Mask):
+        raise ArgumentError(
+            "mask must be a mask such as Padding(valid) or Causal(), or a bool tensor; got "
+            f"{type(mask).__name__}."
+        )
+    return None if mask is None else mask.bind(extent)
+
+
+def _named(mask: Tensor, extent: Extent) -> Mask:
+    """Return the mask that a bare tensor can only mean, or refuse to guess."""
+    if mask.dtype != torch.bool:
+        raise DTypeError(
+            f"mask must be bool where it is a bare tensor, True for visible; got {mask.dtype}. "
+            "Use Padding(valid) for a padding mask of 0 and 1, bias= for scores to add."
+        )
+    if tuple(mask.shape) == (extent.batch, extent.keys):
+        raise ArgumentError(
+            f"mask must say what it is where its shape is {list(mask.shape)}, which is "
+            "[batch, key]; got a bare tensor. Use Padding(mask), or Visible(mask) for "
+            "[query, key]."
+        )
+    return Visible(mask)
+
+
+def _is_spoilt(vectors: Float[Tensor, "... dim"]) -> Bool[Tensor, "..."]:
+    return ~torch.isfinite(vectors).all(-1)
+
+
+def finite(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
+    """Return the vectors with 0 for every entry that is NaN or infinite."""
+    return torch.where(torch.isfinite(vectors), vectors, 0)
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Return whether nothing in it is NaN or infinite (or, rarely, False for huge numbers)."""
+    # A sum is not finite if anything in it is not; a sum that overflows only costs the slow way.
+    return bool(torch.isfinite(tensor.detach().sum(dtype=compute_dtype(tensor.dtype))))
+
+
+def _ends(numbers: Tensor) -> tuple[int, int]:
+    low, high = torch.aminmax(numbers)
+    return int(low), int(high)
