@@ -124,7 +124,12 @@ def plot_arcs(
     _write_tokens(ax, line, fonts, colours)
     _draw_arcs(ax, arcs, line, colours)
     below, above = _reach(arcs, line)
-    ax.set(xlim=(0, line.length), ylim=(-below - MARGIN_POINTS, above + MARGIN_POINTS))
+    ax.set(
+        xlim=(0, line.length),
+        ylim=(-below - MARGIN_POINTS, above + MARGIN_POINTS),
+        xticks=[],
+        yticks=[],
+    )
     ax.set_axis_off()
     ax.set_title(
         _account(len(arcs), enough, minimum_share), fontsize=8, color="#555555", loc="left"
@@ -147,6 +152,8 @@ def _check(
             f"axis must have at most {MOST_TOKENS} tokens to be readable; got {len(axis)}. "
             "Choose a part, for example weights[:100, :100] with axis.take(range(100))."
         )
+    if queries is not None and not queries:
+        raise ArgumentError("queries must name at least one token; got none. Leave it out for all.")
     for query in queries or ():
         if not 0 <= query < len(axis):
             raise ArgumentError(f"queries must lie from 0 to {len(axis) - 1}; got {query}.")
@@ -159,8 +166,6 @@ def _strongest(
 ) -> tuple[list[Arc], int]:
     """Return the arcs to draw, weakest first, and how many weights were large enough."""
     chosen = list(range(weights.shape[0])) if queries is None else sorted(set(queries))
-    if not chosen:
-        return [], 0
     rows = weights if queries is None else weights[torch.tensor(chosen, device=weights.device)]
     # Shares of one row add up to 1, so that no more of them can reach the minimum.
     most = min(int(1 / minimum_share + 1e-6) + 1, weights.shape[1])

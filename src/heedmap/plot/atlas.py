@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, int]
 MOST_CELLS = 96
-GAP_DOTS = 8
-LABEL_DOTS = 20
+# As shares of a thumbnail.
+GAP = 0.08
+LABEL = 0.2
+THUMBNAIL_INCHES = 1.16
 DOTS_PER_INCH = 100
 COLOUR_OF_FRAME = "#d62728"
 
@@ -77,10 +80,13 @@ def plot_atlas(
     require_matplotlib()
     thumbnails = [_thumbnails(layer) for layer in layers]
     box = (max(len(t[0]) for t in thumbnails), max(len(t[0][0]) for t in thumbnails))
-    pitch = (box[0] + GAP_DOTS + (LABEL_DOTS if labels else 0), box[1] + GAP_DOTS)
+    gap = math.ceil(GAP * max(box))
+    pitch = (box[0] + gap + (math.ceil(LABEL * max(box)) if labels else 0), box[1] + gap)
     page = _compose(thumbnails, pitch)
     if ax is None:
-        ax = new_axes(*_size_inches(page.shape[1], page.shape[0]), DOTS_PER_INCH)
+        inches = THUMBNAIL_INCHES / max(box)
+        width, height = (max(n * inches, 1.5) + 0.6 for n in (page.shape[1], page.shape[0]))
+        ax = new_axes(width, height, DOTS_PER_INCH)
     ax.imshow(page.numpy(), interpolation="auto")
     _name_rows_and_columns(ax, len(layers), max(heads), box, pitch)
     if labels is not None:
@@ -107,7 +113,7 @@ def _checked_layers(maps: Tensor | Sequence[Tensor]) -> list[Tensor]:
 def _thumbnails(layer: Float[Tensor, "heads query key"]) -> UInt8[Tensor, "heads height width 4"]:
     """Return the heads of one layer as coloured pictures, small maps enlarged by whole factors."""
     values = pool_cells(layer, MOST_CELLS, MOST_CELLS).values
-    factor = max(MOST_CELLS // max(values.shape[-2:]), 1)
+    factor = max(round(MOST_CELLS / max(values.shape[-2:])), 1)
     colours = colour_map()
     pictures = [
         colours((zeros_left_out(head) / linear_range(head).highest).numpy(), bytes=True)
@@ -128,12 +134,6 @@ def _compose(
             top, left = row * pitch[0], column * pitch[1]
             page[top : top + picture.shape[0], left : left + picture.shape[1]] = picture
     return page
-
-
-def _size_inches(width_dots: int, height_dots: int) -> tuple[float, float]:
-    """Return the size of a figure that shows a cell a little larger than a dot."""
-    enlarged = 1.2 / DOTS_PER_INCH
-    return max(width_dots * enlarged, 1.5) + 0.7, max(height_dots * enlarged, 1.5) + 0.6
 
 
 def _name_rows_and_columns(ax: Axes, rows: int, columns: int, box: Shape, pitch: Shape) -> None:

@@ -68,6 +68,7 @@ def save_figure(picture: Artist, path: str | os.PathLike[str]) -> Path:
 
     Example:
         >>> import tempfile, torch
+        >>> from heedmap.plot import plot_heatmap
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save_figure(plot_heatmap(torch.eye(3)), folder + "/eye.png").name
         'eye.png'

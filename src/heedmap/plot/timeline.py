@@ -165,7 +165,7 @@ def _write(ax: Axes, remarks: list[Remark], row: Float[Tensor, "key"], edges: li
         ends_points[level : level + 1] = [left + width + 8]
         place, side = remark.seconds, "center"
         if left == 0.0:
-            place, side = first, "left"
+            place, side = first + 4 / room * (last - first), "left"
         elif left == room - width:
             place, side = last, "right"
         height = top * (1.08 + LEVEL * level)
@@ -194,3 +194,5 @@ def _write(ax: Axes, remarks: list[Remark], row: Float[Tensor, "key"], edges: li
     ax.set(xlim=(first, last), ylim=(0, top * (1.1 + LEVEL * len(ends_points))))
     ax.set_xlabel(unit_of_clock(last))
     ax.spines[["top", "right"]].set_visible(False)
+    # Above the ground of the remarks.
+    ax.spines["left"].set_zorder(4)
