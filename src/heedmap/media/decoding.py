@@ -9,7 +9,7 @@ from jaxtyping import Float
 from heedmap.media.files import open_container, require
 
 _BLOCK_FRAMES = 1 << 16
-_GAP_SECONDS = 0.1
+_GAP_SECONDS = 0.05
 _LENGTH_UNKNOWN = 0x7FFFF000
 """Writers that cannot go back put 0xFFFFFFFF, or nearly 2 GiB, where the size belongs."""
 
@@ -31,6 +31,7 @@ def soundfile_blocks(file: BinaryIO, notes: list[str]) -> Iterator[Block]:
     Raises:
         Undecodable: if soundfile does not know the format or gives up within it.
     """
+    require("numpy")
     soundfile = require("soundfile")
     if remark := _wav_length_remark(file):
         notes.append(remark)

@@ -115,9 +115,10 @@ class Film:
         Recipe: each picture, scaled to 96 pixels on its longer side, is split into 3 × 3 regions;
         in each, soft histograms of luma (8 bins) and of the two chroma differences (4 bins each),
         where a pixel gives to the two nearest bins by its nearness; the mean over the frames of
-        the segment; square root; minus the mean over the film; unit length, except that a vector
-        shorter than 0.05 keeps its shape but not unit length, so that noise in a still film is
-        not blown up. 144 values. Attention over it, at `FILM_TEMPERATURE`, shows returning shots.
+        the segment; square root; minus the mean over the film; divided by their length (at least
+        0.1) to unit length, or less where nothing stands out, so that the noise of a still film
+        does not look like structure. 144 values. Attention over it, at `FILM_TEMPERATURE`, shows
+        returning shots.
 
         Every frame lies in exactly one position; the last segment may be shorter.
 

@@ -15,7 +15,7 @@ frames to shots, 0.1 is better.
 _REGIONS = 3
 _LUMA_BINS = 8
 _CHROMA_BINS = 4
-_LEAST_LENGTH = 0.05
+_LEAST_LENGTH = 0.1
 
 
 def picture_histogram(
@@ -45,7 +45,7 @@ def normalized_histograms(
 ) -> Float[Tensor, "positions features"]:
     """Return the square roots of histograms, less their mean, at unit length.
 
-    What is shorter than 0.05 is divided by 0.05 instead: it is no different from the mean.
+    What is shorter than 0.1 is divided by 0.1 instead: it hardly differs from the mean.
     """
     roots = histograms.sqrt()
     differences = roots - roots.mean(0)
