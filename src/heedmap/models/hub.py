@@ -45,6 +45,9 @@ def load_text_model(name: str | None = None, progress: Progress | None = None) -
                 f"model must take text; got {name}, which takes {model.main_input_name}."
             )
         tokenizer = _load_part(name, "AutoTokenizer", "tokenizer")
+    # Where the files are missing, transformers makes a tokenizer that knows no pieces.
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise ModelError(f"model must come with its tokenizer; got {name}, which has none.")
     if not tokenizer.is_fast:
         raise ModelError(
             f"model must have a tokenizer that tells the characters of its tokens; got "
@@ -140,6 +143,8 @@ def _read_config(name: str, progress: Progress | None) -> Any:
     from transformers import AutoConfig
 
     path = Path(name).expanduser()
+    if not name.strip():
+        raise ModelError("model must be a folder or a name on the hub; got an empty name.")
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise ModelError(
@@ -163,7 +168,8 @@ def _read_config(name: str, progress: Progress | None) -> Any:
             f"model must be a local folder or a name on the hub; got “{name}” "
             f"({_first_line(error)})."
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    # What transformers and the formats beneath it raise has no common class.
+    except Exception as error:
         raise ModelError(
             f"model must be of a kind that transformers knows; got {name} ({_first_line(error)})."
         ) from error
@@ -185,15 +191,15 @@ def _load_weights(name: str, config: Any, kind: str) -> tuple[Any, tuple[str, ..
         raise MissingExtraError(
             error.name or "a package that this model needs", "models"
         ) from error
-    except ValueError as error:
-        if "scaled_dot_product_attention" not in str(error):
-            raise _unloadable(name, error) from error
+    except Exception as error:
+        if "scaled_dot_product_attention" in str(error):
+            raise ModelError(
+                f"model must attend through scaled_dot_product_attention; got {name}, a "
+                f"{config.model_type} model, which has no such attention in transformers."
+            ) from error
         raise ModelError(
-            f"model must attend through scaled_dot_product_attention; got {name}, a "
-            f"{config.model_type} model, which has no such attention in transformers."
+            f"model must hold weights that fit its config.json; got {name} ({_first_line(error)})."
         ) from error
-    except (OSError, RuntimeError, KeyError, TypeError) as error:
-        raise _unloadable(name, error) from error
     return model.eval(), _note_missing(sorted(found["missing_keys"]))
 
 
@@ -210,7 +216,7 @@ def _load_part(name: str, kind: str, what: str) -> Any:
 
     try:
         return getattr(transformers, kind).from_pretrained(_place(name), trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:
         raise ModelError(
             f"model must come with its {what}; got {name}, whose {what} cannot be loaded "
             f"({_first_line(error)})."
@@ -223,7 +229,7 @@ def _load_processor(name: str) -> Any:
 
     try:
         return AutoProcessor.from_pretrained(_place(name), trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError):
+    except Exception:
         return None
 
 
@@ -231,12 +237,6 @@ def _place(name: str) -> str:
     """Return the folder's path if it is one; a hub name stays as it is."""
     path = Path(name).expanduser()
     return str(path) if path.is_dir() else name
-
-
-def _unloadable(name: str, error: Exception) -> ModelError:
-    return ModelError(
-        f"model must hold weights that fit its config.json; got {name} ({_first_line(error)})."
-    )
 
 
 def _first_line(error: Exception) -> str:
