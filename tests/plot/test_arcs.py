@@ -120,6 +120,26 @@ def test_an_axis_of_another_size_is_refused(sentence):
         plot_arcs(torch.eye(3), sentence)
 
 
+def test_a_query_named_twice_is_drawn_once():
+    ax = plot_arcs(torch.eye(3), tokens(3), queries=[2, 0, 2])
+    assert len(arcs_of(ax)) == 2
+
+
+def test_chosen_queries_have_a_colour_each_and_so_have_their_tokens():
+    ax = plot_arcs(torch.eye(3), tokens(3), queries=[0, 2])
+    colours = [text.get_color() for text in ax.texts]
+    assert len(set(colours)) == 3
+    assert len({tuple(rgba[:3]) for rgba in ax.collections[0].get_colors()}) == 2
+
+
+def test_a_dark_style_keeps_words_readable():
+    import matplotlib.style
+
+    with matplotlib.style.context("dark_background"):
+        ax = plot_arcs(torch.eye(3), tokens(3))
+    assert {text.get_color() for text in ax.texts} == {"white"}
+
+
 def test_texts_too_long_to_read_are_refused():
     with pytest.raises(ArgumentError, match="axis must have at most 160 tokens"):
         plot_arcs(torch.eye(161), tokens(161))

@@ -25,6 +25,14 @@ def test_a_family_is_added_only_for_what_the_others_lack():
     assert len(families) == len(find_fonts(["plain"]).families) + 1
 
 
+def test_families_that_are_not_installed_are_passed_over(caplog):
+    import matplotlib
+
+    with matplotlib.rc_context({"font.family": ["No Such Family"]}):
+        assert find_fonts(["plain"]) == Fonts(("DejaVu Sans",), "")
+    assert caplog.text == ""
+
+
 def test_what_no_font_has_is_reported_once_and_in_order():
     assert find_fonts(["\U0010fffd", "\U000ffffd\U0010fffd"]).uncovered == "\U000ffffd\U0010fffd"
 

@@ -111,6 +111,15 @@ def test_nothing_is_cut_off_and_labels_do_not_touch(size, causal, drawn):
         assert not any(a.overlaps(b) for a, b in itertools.pairwise(extents))
 
 
+def test_titles_are_not_cut_to_the_length_of_labels():
+    title = "encoder layer 2, head 1: what each moment looks at"
+    assert plot_heatmap(torch.eye(2), title=title).get_title() == title
+
+
+def test_few_broad_cells_are_not_smoothed():
+    assert plot_heatmap(torch.rand(1000, 2)).images[0].get_interpolation() == "nearest"
+
+
 def test_given_axes_are_used(causal):
     from matplotlib.figure import Figure
 

@@ -19,7 +19,7 @@ def test_forty_tokens_are_all_named_where_they_fit():
 def test_more_tokens_are_thinned_and_numbered():
     ticks = ticks_of(tokens(512), 512, FONTS, 400.0)
     assert 10 <= len(ticks.labels) <= 20
-    assert ticks.labels[1] == f"{ticks.places[1]}  x"
+    assert ticks.labels[1] == f"{ticks.places[1]:g}  x"
 
 
 def test_times_stand_where_their_positions_begin():
@@ -48,6 +48,10 @@ def test_long_films_have_a_clock():
 def test_moments_out_of_order_are_labelled_one_by_one():
     axis = Axis.of_seconds([(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]).take([2, 0])
     assert ticks_of(axis, 2, FONTS, 400.0).labels == ("2.00s", "0.00s")
+
+
+def test_sound_without_times_is_labelled_one_by_one():
+    assert ticks_of(Axis("audio", ("a", "b")), 2, FONTS, 400.0).labels == ("a", "b")
 
 
 def test_bare_positions_have_round_numbers():

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 MOST_ARCS = 100
 MOST_TOKENS = 160
-MOST_QUERY_COLOURS = 6
 ONE_COLOUR = "#1f5fa8"
 # Six colours that people with any kind of colour vision tell apart on white.
 QUERY_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#4b2e83")
@@ -111,16 +110,17 @@ def plot_arcs(
         >>> len(plot_arcs(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), axis).collections)
         1
     """
-    _check(weights, axis, queries, minimum_share)
+    chosen = range(len(axis)) if queries is None else sorted({int(query) for query in queries})
+    _check(weights, axis, chosen, minimum_share)
     require_matplotlib()
-    arcs, enough = _strongest(weights, queries, minimum_share)
+    arcs, enough = _strongest(weights, chosen, minimum_share)
     fonts = find_fonts(axis.labels)
     line = _lay_out(axis, fonts, None if ax is None else width_points(ax))
     if ax is None:
         ax = new_axes(line.length / 72 + 0.3, _height_points(arcs, line) / 72 + 0.6)
     else:
         line = _fit_height(arcs, line, height_points(ax))
-    colours = _query_colours(queries)
+    colours = {} if queries is None else _query_colours(chosen)
     _write_tokens(ax, line, fonts, colours)
     _draw_arcs(ax, arcs, line, colours)
     below, above = _reach(arcs, line)
@@ -132,14 +132,12 @@ def plot_arcs(
     )
     ax.set_axis_off()
     ax.set_title(
-        _account(len(arcs), enough, minimum_share), fontsize=8, color="#555555", loc="left"
+        _account(len(arcs), enough, minimum_share), fontsize=8, color="#777777", loc="left"
     )
     return ax
 
 
-def _check(
-    weights: Tensor, axis: Axis, queries: Sequence[int] | None, minimum_share: float
-) -> None:
+def _check(weights: Tensor, axis: Axis, chosen: Sequence[int], minimum_share: float) -> None:
     check_weights(weights, ("query", "key"), "Choose one matrix, for example weights[0, 3].")
     if weights.shape[0] != weights.shape[1]:
         raise ShapeError(
@@ -152,9 +150,9 @@ def _check(
             f"axis must have at most {MOST_TOKENS} tokens to be readable; got {len(axis)}. "
             "Choose a part, for example weights[:100, :100] with axis.take(range(100))."
         )
-    if queries is not None and not queries:
+    if not chosen:
         raise ArgumentError("queries must name at least one token; got none. Leave it out for all.")
-    for query in queries or ():
+    for query in chosen:
         if not 0 <= query < len(axis):
             raise ArgumentError(f"queries must lie from 0 to {len(axis) - 1}; got {query}.")
     if not 0 < minimum_share <= 1:
@@ -162,11 +160,10 @@ def _check(
 
 
 def _strongest(
-    weights: Tensor, queries: Sequence[int] | None, minimum_share: float
+    weights: Tensor, chosen: Sequence[int], minimum_share: float
 ) -> tuple[list[Arc], int]:
     """Return the arcs to draw, weakest first, and how many weights were large enough."""
-    chosen = list(range(weights.shape[0])) if queries is None else sorted(set(queries))
-    rows = weights if queries is None else weights[torch.tensor(chosen, device=weights.device)]
+    rows = weights[torch.tensor(chosen, device=weights.device)]
     # Shares of one row add up to 1, so that no more of them can reach the minimum.
     most = min(int(1 / minimum_share + 1e-6) + 1, weights.shape[1])
     values, keys = (part.detach().cpu() for part in rows.topk(most))
@@ -198,9 +195,8 @@ def _account(drawn: int, enough: int, minimum_share: float) -> str:
     return f"the {drawn} largest weights; {enough - drawn} more reach {least}\n{sense}"
 
 
-def _query_colours(queries: Sequence[int] | None) -> dict[int, str]:
-    chosen = sorted(set(queries or ()))
-    if len(chosen) > MOST_QUERY_COLOURS:
+def _query_colours(chosen: Sequence[int]) -> dict[int, str]:
+    if len(chosen) > len(QUERY_COLOURS):
         return dict.fromkeys(chosen, ONE_COLOUR)
     return dict(zip(chosen, QUERY_COLOURS, strict=False))
 
@@ -259,7 +255,7 @@ def _write_tokens(ax: Axes, line: Line, fonts: Fonts, colours: dict[int, str]) -
             fontfamily=list(fonts.families),
             fontsize=line.font_points,
             parse_math=False,
-            color=colours.get(i, "#222222"),
+            color=colours.get(i),
             rotation=90 if line.turned else 0,
             ha="center",
             va="top" if line.turned else "center",

@@ -31,7 +31,7 @@ COLOUR_OF_FRAME = "#d62728"
 
 
 def plot_atlas(
-    maps: Float[Tensor, "layers heads query key"] | Sequence[Float[Tensor, "heads query key"]],
+    maps: Float[Tensor, "layers heads query key"] | Sequence[Float[Tensor, "_ _ _"]],
     *,
     labels: Sequence[Sequence[str]] | None = None,
     chosen: tuple[int, int] | None = None,
@@ -44,7 +44,8 @@ def plot_atlas(
     is grey.
 
     Args:
-        maps: The weights of all layers, or one map per layer (layers may differ in size).
+        maps: The weights of all layers, or one map [heads, query, key] per layer (layers may
+            differ in size).
         labels: A few words under each head, ``labels[layer][head]``.
         chosen: The layer and the head that get a red frame, counted from 0.
         ax: Where to draw; on a figure of its own without it.
@@ -89,6 +90,7 @@ def plot_atlas(
         ax = new_axes(width, height, DOTS_PER_INCH)
     ax.imshow(page.numpy(), interpolation="auto")
     _name_rows_and_columns(ax, len(layers), max(heads), box, pitch)
+    ax.text(0, page.shape[0], "scale: each its own\ngrey: exactly 0", fontsize=7, va="top")
     if labels is not None:
         _write_labels(ax, labels, box, pitch)
     if chosen is not None:
@@ -124,7 +126,7 @@ def _thumbnails(layer: Float[Tensor, "heads query key"]) -> UInt8[Tensor, "heads
 
 
 def _compose(
-    thumbnails: list[UInt8[Tensor, "heads height width 4"]], pitch: Shape
+    thumbnails: list[UInt8[Tensor, "_ _ _ 4"]], pitch: Shape
 ) -> UInt8[Tensor, "height width 4"]:
     """Return one transparent page with all thumbnails: a single image draws fast."""
     rows, columns = len(thumbnails), max(map(len, thumbnails))
@@ -152,7 +154,7 @@ def _write_labels(ax: Axes, labels: Sequence[Sequence[str]], box: Shape, pitch: 
             if label:
                 ax.text(
                     column * pitch[1] + box[1] / 2,
-                    row * pitch[0] + box[0] + 3,
+                    row * pitch[0] + box[0] * 1.05,
                     fonts.drawable(label),
                     fontfamily=list(fonts.families),
                     fontsize=8,

@@ -60,12 +60,12 @@ class Fonts:
     families: tuple[str, ...]
     uncovered: str
 
-    def drawable(self, label: str) -> str:
+    def drawable(self, label: str, most_characters: int = 24) -> str:
         """Return `label`, made readable, with codes in place of what no font has.
 
         A run of several such characters is its first code and “…”.
         """
-        shown = readable(label)
+        shown = readable(label, most_characters)
         if not self.uncovered:
             return shown
         run = f"[{re.escape(self.uncovered)}]+"
@@ -90,10 +90,8 @@ def find_fonts(labels: Iterable[str]) -> Fonts:
         ''
     """
     require_matplotlib()
-    import matplotlib
-
-    families = [str(name) for name in matplotlib.rcParams["font.family"]]
-    missing = {character for label in labels for character in readable(label)}
+    families = _families_of_the_settings()
+    missing = {character for label in labels for character in readable(label, len(label) + 1)}
     for family in families:
         missing -= _covered_by(family, missing)
     for family in _other_families():
@@ -103,6 +101,16 @@ def find_fonts(labels: Iterable[str]) -> Fonts:
             families.append(family)
             missing -= found
     return Fonts(tuple(families), "".join(sorted(missing)))
+
+
+def _families_of_the_settings() -> list[str]:
+    import matplotlib
+    from matplotlib.font_manager import font_family_aliases
+
+    named = [str(name) for name in matplotlib.rcParams["font.family"]]
+    # Matplotlib writes a line to the log for each text in a family that is not there.
+    known = [name for name in named if name in font_family_aliases or name in _first_faces()]
+    return known or ["DejaVu Sans"]
 
 
 def _other_families() -> Iterable[str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_CELLS = 800
+SMOOTHED_FROM = 100
 
 
 def plot_heatmap(
@@ -86,7 +87,7 @@ def plot_heatmap(
     draw_ticks(ax, "y", query_axis, queries, "query", fonts)
     draw_ticks(ax, "x", key_axis, keys, "key", fonts)
     for text in titles:
-        ax.set_title(fonts.drawable(text), fontfamily=list(fonts.families), parse_math=False)
+        ax.set_title(fonts.drawable(text, 100), fontfamily=list(fonts.families), parse_math=False)
     return ax
 
 
@@ -98,7 +99,8 @@ def _draw_cells(ax: Axes, cells: Cells, queries: int, keys: int, log: bool) -> N
         norm=normalisation(limits, log),
         extent=(-0.5, keys - 0.5, queries - 0.5, -0.5),
         aspect="equal" if 0.25 <= queries / keys <= 4 else "auto",
-        interpolation="auto",
+        # Smoothing keeps fine lines even, but would run a few broad cells into each other.
+        interpolation="auto" if min(cells.values.shape) >= SMOOTHED_FROM else "nearest",
     )
     below = log and bool(((cells.values > 0) & (cells.values < limits.lowest)).any())
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max"}.get(

@@ -55,15 +55,18 @@ def ticks_of(axis: Axis | None, size: int, fonts: Fonts, room_points: float) -> 
     most_numbers = max(min(MOST_NUMBERS, int(room_points / NUMBER_POINTS)), 2)
     if axis is None or axis.kind == "position":
         every = _step_of_positions(size, most_numbers)
-        return Ticks(tuple(range(0, size, every)), tuple(map(str, range(0, size, every))))
-    if axis.kind in ("audio", "video") and in_order(edges_seconds(axis)):
+        numbers = range(0, size, every)
+        return Ticks(tuple(map(float, numbers)), tuple(map(str, numbers)))
+    if has_times(axis):
         return _times(edges_seconds(axis), most_numbers)
     return _tokens(axis, size, fonts, room_points)
 
 
-def in_order(edges: list[float]) -> bool:
-    """Return whether each position begins after the one before it."""
-    return all(later > earlier for earlier, later in itertools.pairwise(edges))
+def has_times(axis: Axis) -> bool:
+    """Return whether the positions are moments, each of which begins after the one before it."""
+    if axis.kind not in ("audio", "video") or not axis.spans:
+        return False
+    return all(later > earlier for earlier, later in itertools.pairwise(edges_seconds(axis)))
 
 
 def edges_seconds(axis: Axis) -> list[float]:
@@ -133,10 +136,11 @@ def draw_ticks(ax: Axes, side: str, axis: Axis | None, size: int, name: str, fon
 
 def _tokens(axis: Axis, size: int, fonts: Fonts, room_points: float) -> Ticks:
     if size <= min(MOST_TOKENS, room_points / TOKEN_POINTS):
-        return Ticks(tuple(range(size)), tuple(map(fonts.drawable, axis.labels)))
+        return Ticks(tuple(map(float, range(size))), tuple(map(fonts.drawable, axis.labels)))
     most = max(min(THINNED_TOKENS, int(room_points / TOKEN_POINTS / 2)), 2)
-    places = tuple(range(0, size, _step_of_positions(size, most)))
-    return Ticks(places, tuple(f"{i}  {fonts.drawable(axis.labels[i])}" for i in places))
+    named = range(0, size, _step_of_positions(size, most))
+    labels = tuple(f"{i}  {fonts.drawable(axis.labels[i])}" for i in named)
+    return Ticks(tuple(map(float, named)), labels)
 
 
 def _step_of_positions(size: int, most: int) -> int:

@@ -14,7 +14,7 @@ from heedmap.errors import ArgumentError
 from heedmap.plot.cells import check_axis, check_values, check_weights
 from heedmap.plot.figures import new_axes, require_matplotlib, width_points
 from heedmap.plot.labels import width_in_letters
-from heedmap.plot.ticks import clock, edges_seconds, in_order, round_times, unit_of_clock
+from heedmap.plot.ticks import clock, edges_seconds, has_times, round_times, unit_of_clock
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ class Remark:
 
     seconds: float
     text: str
-    colour: str
+    colour: str | None
 
 
 def plot_timeline(
@@ -91,7 +91,7 @@ def plot_timeline(
     ax.stairs(heights.numpy(), stairs, fill=True, color=COLOUR_OF_WEIGHTS, linewidth=0.5)
     remarks = [Remark(_middle(axis, query), f"query {_when(axis, query)}", COLOUR_OF_QUERY)]
     remarks += [
-        Remark(_middle(axis, i), f"{_when(axis, i)}: {_percent(row[i].item())}", "#222222")
+        Remark(_middle(axis, i), f"{_when(axis, i)}: {_percent(row[i].item())}", None)
         for i in _peaks(row, axis)
     ]
     _write(ax, remarks, row, edges)
@@ -102,7 +102,7 @@ def plot_timeline(
 def _check(shares: Tensor, axis: Axis, query: int) -> None:
     check_weights(shares, ("key",), "Choose one row, for example weights[0, 3, 17].")
     check_axis("axis", len(axis), "key", shares.shape[0])
-    if axis.kind not in ("audio", "video") or not in_order(edges_seconds(axis)):
+    if not has_times(axis):
         raise ArgumentError(
             f"axis must be moments in the order of time; got {axis.kind} positions. "
             "Use plot_arcs or plot_heatmap."
@@ -156,6 +156,7 @@ def _write(ax: Axes, remarks: list[Remark], row: Float[Tensor, "key"], edges: li
     first, last = edges[0], edges[-1]
     top = row.max().item() or 1.0
     room = width_points(ax)
+    colour_of_text = ax.xaxis.label.get_color()
     ends_points: list[float] = []
     for remark in sorted(remarks, key=lambda remark: remark.seconds):
         width = width_in_letters(remark.text) * LETTER * FONT_POINTS
@@ -173,7 +174,7 @@ def _write(ax: Axes, remarks: list[Remark], row: Float[Tensor, "key"], edges: li
             remark.seconds,
             0,
             height,
-            color=remark.colour,
+            color=remark.colour or colour_of_text,
             linewidth=0.9,
             linestyle=":",
             clip_on=False,
@@ -182,7 +183,7 @@ def _write(ax: Axes, remarks: list[Remark], row: Float[Tensor, "key"], edges: li
             place,
             height,
             remark.text,
-            color=remark.colour,
+            color=remark.colour or colour_of_text,
             fontsize=FONT_POINTS,
             ha=side,
             va="bottom",
