@@ -54,12 +54,12 @@ def test_a_map_of_zeros_is_drawn(drawn):
 
 @pytest.mark.parametrize("shape", [(4, 4), (3, 4, 4), (1, 2, 3, 4, 4)])
 def test_matrices_per_layer_and_head_are_wanted(shape):
-    with pytest.raises(ShapeError, match=r"weights must be \[layers, heads, query, key\]"):
+    with pytest.raises(ShapeError, match=r"maps must be \[layers, heads, query, key\]"):
         plot_atlas(torch.rand(shape))
 
 
 def test_a_batch_in_a_list_is_refused():
-    with pytest.raises(ShapeError, match=r"weights must be \[heads, query, key\]"):
+    with pytest.raises(ShapeError, match=r"each of maps must be \[heads, query, key\]"):
         plot_atlas([torch.rand(1, 2, 4, 4)])
 
 
@@ -81,7 +81,7 @@ def test_the_chosen_head_must_be_there(chosen):
 
 
 def test_bad_numbers_are_refused():
-    with pytest.raises(ArgumentError, match="weights must be finite"):
+    with pytest.raises(ArgumentError, match="maps must be finite"):
         plot_atlas(torch.full((1, 1, 2, 2), torch.nan))
-    with pytest.raises(DTypeError, match="weights must be floating point"):
+    with pytest.raises(DTypeError, match="maps must be floating point"):
         plot_atlas(torch.ones(1, 1, 2, 2, dtype=torch.int32))

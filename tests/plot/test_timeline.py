@@ -76,7 +76,7 @@ def test_a_row_of_zeros_says_so(sound, drawn):
 
 
 def test_one_row_is_wanted(sound):
-    with pytest.raises(ShapeError, match=r"weights must be \[key\]; got \[1, 1500\]"):
+    with pytest.raises(ShapeError, match=r"shares must be \[key\]; got \[1, 1500\]"):
         plot_timeline(torch.zeros(1, 1500), sound, query=0)
 
 
@@ -97,5 +97,5 @@ def test_the_query_must_be_on_the_axis(query, sound):
 
 
 def test_nan_is_refused(sound):
-    with pytest.raises(ArgumentError, match="weights must be finite"):
+    with pytest.raises(ArgumentError, match="shares must be finite"):
         plot_timeline(torch.full((1500,), torch.nan), sound, query=0)

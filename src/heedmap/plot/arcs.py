@@ -138,7 +138,9 @@ def plot_arcs(
 
 
 def _check(weights: Tensor, axis: Axis, chosen: Sequence[int], minimum_share: float) -> None:
-    check_weights(weights, ("query", "key"), "Choose one matrix, for example weights[0, 3].")
+    check_weights(
+        "weights", weights, ("query", "key"), "Choose one matrix, for example weights[0, 3]."
+    )
     if weights.shape[0] != weights.shape[1]:
         raise ShapeError(
             "weights must have as many queries as keys, the same tokens; "
@@ -168,7 +170,7 @@ def _strongest(
     most = min(int(1 / minimum_share + 1e-6) + 1, weights.shape[1])
     values, keys = (part.detach().cpu() for part in rows.topk(most))
     values = values.float()
-    check_values(values)
+    check_values("weights", values)
     if values.sum(-1).max() > 1.01:
         raise ArgumentError(
             f"weights must have rows that add up to 1 at most; got {values.sum(-1).max():.4g}. "

@@ -101,20 +101,22 @@ def plot_atlas(
 def _checked_layers(maps: Tensor | Sequence[Tensor]) -> list[Tensor]:
     if isinstance(maps, Tensor):
         check_weights(
-            maps, ("layers", "heads", "query", "key"), "Choose one sample of a batch first."
+            "maps", maps, ("layers", "heads", "query", "key"), "Choose one sample of a batch first."
         )
         return [maps[layer] for layer in range(maps.shape[0])]
     layers = list(maps)
     if not layers:
         raise ShapeError("maps must have at least one layer; got none.")
     for layer in layers:
-        check_weights(layer, ("heads", "query", "key"), "Choose one sample of a batch first.")
+        check_weights(
+            "each of maps", layer, ("heads", "query", "key"), "Choose one sample of a batch first."
+        )
     return layers
 
 
 def _thumbnails(layer: Float[Tensor, "heads query key"]) -> UInt8[Tensor, "heads height width 4"]:
     """Return the heads of one layer as coloured pictures, small maps enlarged by whole factors."""
-    values = pool_cells(layer, MOST_CELLS, MOST_CELLS).values
+    values = pool_cells("maps", layer, MOST_CELLS, MOST_CELLS).values
     factor = max(round(MOST_CELLS / max(values.shape[-2:])), 1)
     colours = colour_map()
     pictures = [

@@ -24,12 +24,13 @@ class Cells:
 
 
 def pool_cells(
-    weights: Float[Tensor, "*batch query key"], most_rows: int, most_columns: int
+    name: str, weights: Float[Tensor, "*batch query key"], most_rows: int, most_columns: int
 ) -> Cells:
     """Return means of equal blocks of `weights`, no more than asked for.
 
     A lazy map computes them itself and never holds more; of an ordinary tensor torch takes the
-    means. Blocks are of one size wherever the number of positions allows.
+    means. Blocks are of one size wherever the number of positions allows. `name` is the argument
+    that errors speak of.
 
     Raises:
         ArgumentError: if a mean is negative or not finite.
@@ -46,34 +47,34 @@ def pool_cells(
         values = torch.nn.functional.adaptive_avg_pool2d(flat, (rows, columns))
         values = values.reshape(*weights.shape[:-2], rows, columns)
     values = values.cpu().float()
-    check_values(values)
+    check_values(name, values)
     return Cells(values, block)
 
 
-def check_values(values: Float[Tensor, "..."]) -> None:
-    """Refuse weights that are negative or not finite."""
+def check_values(name: str, values: Float[Tensor, "..."]) -> None:
+    """Refuse weights that are negative or not finite; `name` is the argument they came in."""
     if not torch.isfinite(values).all():
         wrong = values[~torch.isfinite(values)][0].item()
-        raise ArgumentError(f"weights must be finite; got {wrong}. Find out where it comes from.")
+        raise ArgumentError(f"{name} must be finite; got {wrong}. Find out where it comes from.")
     if (values < 0).any():
         raise ArgumentError(
-            f"weights must be 0 or more; got {values.min().item():.4g}. "
+            f"{name} must be 0 or more; got {values.min().item():.4g}. "
             "Pass what comes out of the softmax, not the scores."
         )
 
 
-def check_weights(weights: Tensor, expected: tuple[str, ...], advice: str) -> None:
+def check_weights(name: str, weights: Tensor, expected: tuple[str, ...], advice: str) -> None:
     """Refuse weights that do not have these dimensions, are empty, or are not floating point."""
     shape = tuple(weights.shape)
     if len(shape) != len(expected):
         raise ShapeError(
-            f"weights must be [{', '.join(expected)}]; got {list(shape)}. {advice}".rstrip()
+            f"{name} must be [{', '.join(expected)}]; got {list(shape)}. {advice}".rstrip()
         )
     if 0 in shape:
-        raise ShapeError(f"weights must have no empty dimension; got {list(shape)}.")
+        raise ShapeError(f"{name} must have no empty dimension; got {list(shape)}.")
     if not weights.dtype.is_floating_point:
         raise DTypeError(
-            f"weights must be floating point; got {weights.dtype}. Convert with weights.float()."
+            f"{name} must be floating point; got {weights.dtype}. Convert with {name}.float()."
         )
 
 

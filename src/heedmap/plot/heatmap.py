@@ -68,7 +68,9 @@ def plot_heatmap(
         >>> plot_heatmap(torch.tensor([[1.0, 0.0], [0.5, 0.5]])).get_xlabel()
         'key'
     """
-    check_weights(weights, ("query", "key"), "Choose one matrix, for example weights[0, 3].")
+    check_weights(
+        "weights", weights, ("query", "key"), "Choose one matrix, for example weights[0, 3]."
+    )
     queries, keys = weights.shape
     for name, axis, side, size in (
         ("query_axis", query_axis, "query", queries),
@@ -77,7 +79,7 @@ def plot_heatmap(
         if axis is not None:
             check_axis(name, len(axis), side, size)
     require_matplotlib()
-    cells = pool_cells(weights, MOST_CELLS, MOST_CELLS)
+    cells = pool_cells("weights", weights, MOST_CELLS, MOST_CELLS)
     if ax is None:
         ax = new_axes(*_size_inches(queries, keys))
     _draw_cells(ax, cells, queries, keys, log)

@@ -81,7 +81,7 @@ def plot_timeline(
     _check(shares, axis, query)
     require_matplotlib()
     row = shares.detach().to_dense().cpu().float()
-    check_values(row)
+    check_values("shares", row)
     edges = edges_seconds(axis)
     if ax is None:
         ax = new_axes(9.0, 2.9)
@@ -100,7 +100,7 @@ def plot_timeline(
 
 
 def _check(shares: Tensor, axis: Axis, query: int) -> None:
-    check_weights(shares, ("key",), "Choose one row, for example weights[0, 3, 17].")
+    check_weights("shares", shares, ("key",), "Choose one row, for example weights[0, 3, 17].")
     check_axis("axis", len(axis), "key", shares.shape[0])
     if not has_times(axis):
         raise ArgumentError(
