@@ -1,0 +1,448 @@
+"""The map that people hold: a tensor of weights whose cells are made when they are asked for.
+
+`AttentionMap` is a `torch.Tensor` to the code that people have: same names, same argument order,
+`isinstance` holds. It is a thin face. What it knows is a rule (`heedmap.lazy`), how the rule's
+stack of matrices is folded into leading dimensions, and which of the last two dimensions an integer
+index has taken away. `map_views` says what an index or a reshape does to that, `map_functions`
+which torch function goes to which reduction.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from heedmap import budget, reductions
+from heedmap.errors import ArgumentError, FrozenError, ShapeError, UnsupportedError
+from heedmap.lazy import Dense, LazyMatrix
+from heedmap.lazy_algebra import Chosen
+from heedmap.lazy_weights import (
+    Form,
+    LazyWeights,
+    LogNormalizer,
+    Trace,
+    in_form,
+    leaves,
+    row_normalizer,
+)
+from heedmap.masks import Mask
+from heedmap.places import blocks
+from heedmap.problem import Problem, make_problem
+from heedmap.stream import spread
+from heedmap.summary import Summary, summarize
+
+SMALL_CELLS = 1000
+"""Up to how many cells `repr` shows in full, as torch does."""
+
+
+class AttentionMap(Tensor):
+    """The exact weights of attention, query × key for each sample and head, never stored.
+
+    Maps come from `heedmap.attention`, `heedmap.nn.SelfAttention`, `from_factors` or
+    `from_weights`. Rows are queries, columns keys; rows sum to 1, or to 0 for a query that may
+    look at nothing. A map is frozen: every way of writing into it raises `FrozenError`.
+
+    Example:
+        >>> query, key = torch.zeros(1, 2, 100_000, 8), torch.zeros(1, 2, 100_000, 8)
+        >>> weights = AttentionMap.from_factors(query, key)
+        >>> weights.shape
+        torch.Size([1, 2, 100000, 100000])
+        >>> weights[0, 1, 70_000].topk(2).values
+        tensor([1.0000e-05, 1.0000e-05])
+    """
+
+    _rule: LazyMatrix
+    _lead: tuple[int, ...]
+    _kept: tuple[bool, bool]
+
+    @staticmethod
+    def __new__(
+        cls: type["AttentionMap"],
+        rule: LazyMatrix,
+        lead: tuple[int, ...],
+        kept: tuple[bool, bool] = (True, True),
+        dtype: torch.dtype | None = None,
+    ) -> "AttentionMap":
+        """Put a face on `rule`, whose stack folds into `lead`; not for users."""
+        _, rows, columns = rule.sizes
+        tail = [size for size, keep in zip((rows, columns), kept, strict=True) if keep]
+        made = Tensor._make_wrapper_subclass(
+            cls, (*lead, *tail), dtype=dtype or rule.dtype, device=rule.device
+        )
+        made._rule, made._lead, made._kept = rule, tuple(lead), kept
+        return made
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Do nothing: `__new__` has done it."""
+
+    @classmethod
+    def from_factors(
+        cls,
+        query: Float[Tensor, "*batch_heads query head_dim"],
+        key: Float[Tensor, "*batch_kv_heads key head_dim"],
+        *,
+        mask: Mask | Tensor | None = None,
+        scale: float | None = None,
+        soft_cap: float | None = None,
+        bias: Float[Tensor, "..."] | None = None,
+        sinks: Float[Tensor, " heads"] | None = None,
+    ) -> "AttentionMap":
+        """Return the map of a query and a key, computing no output, and nothing else yet.
+
+        Args and Raises: as for `heedmap.attention`.
+
+        Cost: nothing now. Single rows then cost O(keys) each; a pass over the whole map first
+        computes the log-normaliser once, in O(query · key) time and O(query) memory.
+
+        Example:
+            >>> AttentionMap.from_factors(torch.zeros(3, 8), torch.zeros(4, 8))[0]
+            tensor([0.2500, 0.2500, 0.2500, 0.2500])
+        """
+        problem, _ = make_problem(
+            query,
+            key,
+            None,
+            mask=mask,
+            scale=scale,
+            soft_cap=soft_cap,
+            bias=bias,
+            sinks=sinks,
+        )
+        return map_of(problem, LogNormalizer(problem), query)
+
+    @classmethod
+    def from_weights(cls, weights: Shaped[Tensor, "*lead query key"]) -> "AttentionMap":
+        """Return a map that stands on a matrix of weights that somebody already has.
+
+        Args:
+            weights: ``[..., query, key]``; kept, not copied.
+
+        Raises:
+            ShapeError: if it has fewer than two dimensions.
+
+        Example:
+            >>> AttentionMap.from_weights(torch.eye(3)).sum(-2)
+            tensor([1., 1., 1.])
+        """
+        if isinstance(weights, AttentionMap):
+            return weights
+        if not isinstance(weights, Tensor) or weights.ndim < 2:
+            got = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+            raise ShapeError(f"weights must be a tensor [..., query, key]; got {got}.")
+        return cls(
+            Dense(weights.flatten(0, -3) if weights.ndim > 2 else weights[None]),
+            tuple(weights.shape[:-2]),
+            dtype=weights.dtype,
+        )
+
+    # What a map can be asked beyond what a tensor can.
+
+    @property
+    def log_normalizer(self) -> Float[Tensor, "*batch_heads query"]:
+        """The natural logarithm of what each row's softmax divides by; −inf for an empty row.
+
+        Raises:
+            UnsupportedError: for a map whose rows are not those of a problem.
+        """
+        found = row_normalizer(self._matrix("log_normalizer"))
+        if found is None:
+            raise UnsupportedError(_not_plain("log_normalizer"))
+        return found.reshape(self.shape[:-1])
+
+    @property
+    def scores(self) -> "AttentionMap":
+        """The scores before the softmax as a lazy map of the same shape, −inf where not visible."""
+        return self._in_form("scores")
+
+    @property
+    def log_weights(self) -> "AttentionMap":
+        """The logarithms of the weights, exactly: scores − log_normalizer, −inf where hidden."""
+        return self._in_form("log_weights")
+
+    @property
+    def backend(self) -> str:
+        """Which kernel gave output and log-normaliser; ``"dense"`` for `from_weights`."""
+        names = sorted({leaf.normalizer.backend for leaf in leaves(self._rule)})
+        return ", ".join(names) or "dense"
+
+    def entropy(self) -> Float[Tensor, "*lead query"]:
+        """Return the entropy of each row, −Σ p·ln p, in nats; 0 for an empty row.
+
+        Cost: one pass, O(query) memory.
+
+        Example:
+            >>> AttentionMap.from_weights(torch.full((1, 4), 0.25)).entropy()
+            tensor([1.3863])
+        """
+        return self._fold(reductions.entropy(self._matrix("entropy")))
+
+    def received(self) -> Float[Tensor, "*lead key"]:
+        """Return how much each key is looked at in all: the sums of the columns.
+
+        Cost: one pass, O(query + key) memory.
+        """
+        return self._fold(reductions.column_sums(self._matrix("received")))
+
+    def pool(
+        self, rows: int, columns: int, how: str = "mean"
+    ) -> Float[Tensor, "*lead rows columns"]:
+        """Return the map as a small picture: ``"mean"``, ``"sum"`` or ``"max"`` of its blocks.
+
+        A side shorter than what is asked for keeps its own size.
+
+        Cost: one pass, memory of the picture.
+
+        Example:
+            >>> AttentionMap.from_weights(torch.eye(4)).pool(2, 2)
+            tensor([[0.5000, 0.0000],
+                    [0.0000, 0.5000]])
+        """
+        _check_pool(rows, columns, how)
+        return self._fold(reductions.pool(self._matrix("pool"), rows, columns, how))
+
+    def edges(self, threshold: float) -> tuple[Int[Tensor, "edges dims"], Float[Tensor, " edges"]]:
+        """Return where the weights are at least `threshold`, and these weights, in index order.
+
+        Cost: one pass, memory of the answer.
+
+        Example:
+            >>> AttentionMap.from_weights(torch.eye(2)).edges(0.5)[0]
+            tensor([[0, 0],
+                    [1, 1]])
+        """
+        place, value = reductions.edges(self._matrix("edges"), threshold)
+        lead = []
+        rest = place[:, 0]
+        for size in reversed(self._lead):
+            lead.insert(0, rest % size)
+            rest = rest // size
+        return torch.stack([*lead, place[:, 1], place[:, 2]], dim=1), value.to(self.dtype)
+
+    def summarize(self, *, top: int = 0, pool: tuple[int, int] | None = None) -> Summary:
+        """Return received, entropy and strongest key of every row, in one pass.
+
+        Args:
+            top: How many of the strongest keys of each row to keep; 0 for the strongest only.
+            pool: The size of a picture of block means; None for no picture.
+
+        Cost: one pass, memory of the answers.
+
+        Example:
+            >>> AttentionMap.from_weights(torch.eye(3)).summarize().strongest
+            tensor([0, 1, 2])
+        """
+        if top < 0 or top > self.shape[-1]:
+            raise ShapeError(f"top must be 0 to the number of keys, {self.shape[-1]}; got {top}.")
+        if pool is not None:
+            _check_pool(*pool, "mean")
+        return summarize(self._matrix("summarize"), top=top, pool=pool).folded(
+            self._lead, self.dtype
+        )
+
+    def to_dense(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, *, max_bytes: int | None = None
+    ) -> Tensor:
+        """Return the map as an ordinary tensor.
+
+        Args:
+            max_bytes: What it may take; None for the budget, see `heedmap.dense_budget`.
+
+        Raises:
+            BudgetError: if it would take more.
+
+        Cost: memory of the whole map.
+        """
+        return densify(self, "to_dense()", max_bytes)
+
+    # What a tensor does by methods that torch does not send through __torch_function__.
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        """Show a small map as torch would, of a large one shape, mask, size and corners."""
+        del tensor_contents
+        if math.prod(self.shape) <= SMALL_CELLS or self._kept != (True, True):
+            return repr(densify(self, "repr", math.prod(self.shape) * self.element_size()))
+        return describe(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the views along the first dimension."""
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the map as a NumPy array of its own, under the budget."""
+        del copy
+        made = self.numpy()
+        return made if dtype is None else made.astype(dtype, copy=False)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Return the map as a NumPy array of its own, under the budget."""
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "numpy() must not be called on a map that requires grad. Use detach().numpy()."
+            )
+        return densify(self._detached(), "numpy()").numpy(force=force)
+
+    def tolist(self) -> Any:
+        """Return the map as nested lists, under the budget."""
+        return densify(self._detached(), "tolist()").tolist()
+
+    @property
+    def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether anything that the map is made of requires a gradient."""
+        return self._rule.requires_grad()
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        raise FrozenError(
+            f"requires_grad must not be set on a map; got {value}. Set it on query and key."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AttentionMap":
+        """Return a map on copies of everything that it stands on."""
+        made = self._on(self._rule.map_tensors(lambda tensor: tensor.detach().clone()))
+        memo[id(self)] = made
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Save the factors, mask and scale, never the cells."""
+        del protocol
+        return _rebuilt, (self._detached()._rule, self._lead, self._kept, self.dtype)
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Send a torch function to its reduction, to its view, or through the budget."""
+        from heedmap.map_functions import call
+
+        return call(func, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Refuse what reached for cells that do not exist."""
+        raise UnsupportedError(
+            f"{func} must not reach a map below torch's functions; it did. Use to_dense() first."
+        )
+
+    def _detached(self) -> "AttentionMap":
+        return self._on(self._rule.map_tensors(lambda tensor: tensor.detach()))
+
+    def _on(self, rule: LazyMatrix, dtype: torch.dtype | None = None) -> "AttentionMap":
+        return AttentionMap(rule, self._lead, self._kept, dtype or self.dtype)
+
+    def _matrix(self, wish: str) -> LazyMatrix:
+        if self._kept != (True, True):
+            raise ShapeError(
+                f"{wish} must be asked of a map [..., query, key]; got one of {list(self.shape)}, "
+                "of which an index has taken a side."
+            )
+        return self._rule
+
+    def _fold(self, answer: Tensor) -> Tensor:
+        """Give an answer about the stack the leading dimensions of the map."""
+        folded = answer.unflatten(0, self._lead) if self._lead else answer[0]
+        return folded.to(self.dtype) if folded.is_floating_point() else folded
+
+    def _in_form(self, form: Form) -> "AttentionMap":
+        rule = in_form(self._rule, form)
+        if rule is None:
+            raise UnsupportedError(_not_plain(form))
+        return self._on(rule)
+
+
+def _not_plain(wish: str) -> str:
+    return (
+        f"{wish} must be asked of the weights of a problem, whole or selected; these were given, "
+        "reduced or computed with."
+    )
+
+
+def _check_pool(rows: int, columns: int, how: str) -> None:
+    if rows < 1 or columns < 1:
+        raise ArgumentError(f"rows and columns must be 1 or more; got {rows} and {columns}.")
+    if how not in ("mean", "sum", "max"):
+        raise ArgumentError(f"how must be 'mean', 'sum' or 'max'; got {how!r}.")
+
+
+def map_of(
+    problem: Problem, normalizer: LogNormalizer, query: Tensor, trace: Trace | None = None
+) -> AttentionMap:
+    """Return the map of a problem, with the leading dimensions of `query`."""
+    rule = LazyWeights(problem, normalizer, trace=trace)
+    return AttentionMap(rule, tuple(query.shape[:-2]), dtype=query.dtype)
+
+
+def is_free(held: AttentionMap) -> bool:
+    """Return whether a map has no more cells than its rows or its columns, or is dense already."""
+    _, rows, columns = held._rule.sizes
+    return held._kept != (True, True) or min(rows, columns) <= 1 or isinstance(held._rule, Dense)
+
+
+def require_room(held: AttentionMap, wish: str, max_bytes: int | None = None) -> None:
+    """Refuse `wish` if a dense matrix like the map exceeds `max_bytes`, or the budget when None."""
+    needed = math.prod(held.shape) * held.element_size()
+    if isinstance(held._rule, Chosen) or not is_free(held):
+        budget.require(needed, tuple(held.shape), wish, max_bytes)
+
+
+def densify(held: AttentionMap, wish: str, max_bytes: int | None = None) -> Tensor:
+    """Return a map as an ordinary tensor of its own, for `wish`, under the budget.
+
+    Raises:
+        BudgetError: if it would take more than `max_bytes`, or than the budget when None.
+    """
+    require_room(held, wish, max_bytes)
+    rule = held._rule
+    if torch.is_grad_enabled() and rule.requires_grad():
+        whole = rule.tile(*(range(size) for size in rule.sizes)).to(held.dtype)
+    else:
+        whole = torch.empty(rule.sizes, dtype=held.dtype, device=held.device)
+        with torch.no_grad():
+            for block in blocks(*rule.sizes):
+                whole[tuple(spread(numbers) for numbers in block)] = rule.tile(*block)
+    whole = whole.clone() if whole.requires_grad and isinstance(rule, Dense) else whole
+    return whole.reshape(held.shape)
+
+
+def describe(held: AttentionMap) -> str:
+    """Return what `repr` shows of a large map; computes its corners only."""
+    parts = leaves(held._rule)
+    masks = sorted({str(leaf.problem.mask) for leaf in parts if leaf.problem.mask is not None})
+    dense = budget.in_words(math.prod(held.shape) * held.element_size())
+    words = [f"shape={list(held.shape)}", f"dtype={str(held.dtype).removeprefix('torch.')}"]
+    words += [f"mask={', '.join(masks)}"] if masks else []
+    words += [f"backend={held.backend}", f"dense would take {dense}"]
+    rows, columns = (
+        torch.tensor(sorted({*range(min(3, size)), *range(max(size - 3, 0), size)}))
+        for size in held._rule.sizes[1:]
+    )
+    if not held._rule.sizes[0]:
+        return f"AttentionMap({', '.join(words)})"
+    with torch.no_grad():
+        corner = held._rule.tile(range(1), rows.to(held.device), columns.to(held.device))[0]
+    lines = [f"AttentionMap({', '.join(words)}", " corners of the first matrix:"]
+    for number, line in enumerate(corner.tolist()):
+        cells = [f"{cell:.3g}" for cell in line]
+        if held._rule.sizes[2] > len(cells):
+            cells.insert(3, "…")
+        lines.append("  " + "  ".join(f"{cell:>9}" for cell in cells))
+        if number == 2 and held._rule.sizes[1] > len(rows):
+            lines.append("  " + f"{'…':>9}")
+    return "\n".join(lines) + ")"
+
+
+def _rebuilt(
+    rule: LazyMatrix, lead: tuple[int, ...], kept: tuple[bool, bool], dtype: torch.dtype
+) -> AttentionMap:
+    """Make a map again from what was saved of it."""
+    return AttentionMap(rule, lead, kept, dtype)

@@ -1,0 +1,195 @@
+"""The plain object behind a map: a problem, the log-normaliser of its rows, and how to read them.
+
+weight = exp(score − log_normalizer). Nothing of query × key elements is ever kept.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from heedmap.kernels import differentiable, tiles
+from heedmap.lazy import LazyMatrix, Selection, Transpose
+from heedmap.lazy_algebra import Join
+from heedmap.places import Index, pick
+from heedmap.problem import Problem
+
+HIDDEN = -20_000.0
+"""A base-2 logarithm whose power is exactly 0, in float64 too."""
+
+Form = Literal["weights", "scores", "log_weights"]
+
+
+class LogNormalizer:
+    """The log-normaliser of a problem: known from the kernel, or made when it is first needed."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        known: Float[Tensor, "batch heads query"] | None = None,
+        backend: str = "",
+    ) -> None:
+        """Hold what is known and which kernel made it; nothing is computed."""
+        self.problem = problem
+        self.known = known
+        self.backend = backend or differentiable.choose(problem, problem.key)
+
+    def whole(self) -> Float[Tensor, "batch heads query"]:
+        """Return the log-normaliser of every row, computed once; differentiable.
+
+        Its gradient is attention with the keys in place of the values, so that is how it is made.
+        """
+        if self.known is None:
+            self.known = differentiable.run(self.problem, self.problem.key, self.backend)[1]
+        return self.known
+
+    def rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"]:
+        """Return the log-normaliser of some rows, computing no others if none are known."""
+        if self.known is None and not self._needs_gradient():
+            return tiles.log_normalizer(self.problem, matrices, rows)
+        return pick(pick(self.whole().flatten(0, 1), matrices, 0), rows, 1)
+
+    def _needs_gradient(self) -> bool:
+        tensors = self.problem.tensors()
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a gradient with respect to the weights is made of: it is d_output · valueᵀ."""
+
+    output: Float[Tensor, "batch heads query value_dim"]
+    value: Float[Tensor, "batch kv_heads key value_dim"]
+
+
+@dataclass(frozen=True, eq=False)
+class LazyWeights(LazyMatrix):
+    """The weights of a problem, or its scores, or the logarithms of its weights."""
+
+    problem: Problem
+    normalizer: LogNormalizer
+    form: Form = "weights"
+    trace: Trace | None = None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Matrices (batch × heads), rows (queries), columns (keys)."""
+        batch, heads, queries, keys = self.problem.extent
+        return batch * heads, queries, keys
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """float64 for float64 inputs, float32 for the rest."""
+        return self.problem.compute_dtype
+
+    @property
+    def device(self) -> torch.device:
+        """That of the query."""
+        return self.problem.query.device
+
+    def tile(self, matrices: Index, rows: Index, columns: Index) -> Tensor:
+        """Make a block from scores and log-normaliser."""
+        if self.form == "scores":
+            return self.problem.scores(matrices, rows, columns)
+        normalizer = self.normalizer.rows(matrices, rows)
+        if self.form == "weights":
+            return tiles.weights(self.problem, normalizer, matrices, rows, columns)
+        scores = self.problem.scores(matrices, rows, columns)
+        return scores - _anchor(normalizer)[..., None]
+
+    def log2_tile(self, matrices: Index, rows: Index, columns: Index) -> Tensor:
+        """Return a block of the weights' logarithms to base 2, hidden ones far below any other.
+
+        Base 2 because 2ˣ is several times faster than eˣ on a CPU; far below, not −inf, because
+        0 · −inf is not a number.
+        """
+        problem = self.problem
+        anchor = _anchor(self.normalizer.rows(matrices, rows))
+        if not (problem.scoring.is_plain and problem.clean):
+            scores = problem.scores(matrices, rows, columns) - anchor[..., None]
+            return scores.mul_(tiles.LOG2_E).clamp_(min=HIDDEN)
+        factor = problem.scoring.scale * tiles.LOG2_E
+        query = pick(pick(problem.flat_query, matrices, 0), rows, 1).to(self.dtype) * factor
+        key = pick(pick(problem.flat_key, problem.key_matrices(matrices), 0), columns, 1)
+        start = (anchor * -tiles.LOG2_E)[..., None]
+        logarithms = torch.baddbmm(start, query, key.to(self.dtype).mT)
+        visible = problem.visible(matrices, rows, columns)
+        return logarithms if visible is None else logarithms.masked_fill_(~visible, HIDDEN)
+
+    def cells(self, matrices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """Make single cells."""
+        scores = self.problem.cell_scores(matrices, rows, columns)
+        if self.form == "scores":
+            return scores
+        normalizer = _anchor(self.normalizer.whole().flatten(0, 1)[matrices, rows])
+        logarithms = scores - normalizer
+        if self.form == "log_weights":
+            return logarithms
+        return torch.exp(logarithms).masked_fill(scores == -torch.inf, 0)
+
+    def column_range(self, rows: Index) -> tuple[int, int]:
+        """Weights are 0 outside the mask's range; scores are −inf there."""
+        return self.problem.key_range(rows) if self.form == "weights" else (0, self.sizes[2])
+
+    def tensors(self) -> list[Tensor]:
+        """Return the factors and the log-normaliser, which is computed if it is not known yet."""
+        return [*self.problem.tensors(), self.normalizer.whole()]
+
+    def requires_grad(self) -> bool:
+        """Return whether the factors require a gradient."""
+        return any(tensor.requires_grad for tensor in self.problem.tensors())
+
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "LazyWeights":
+        """Return the same weights on changed factors."""
+        problem = self.problem.map_tensors(change)
+        known = self.normalizer.known
+        known = None if known is None else change(known)
+        return LazyWeights(
+            problem, LogNormalizer(problem, known, self.normalizer.backend), self.form
+        )
+
+
+def _anchor(normalizer: Tensor) -> Tensor:
+    """Return the log-normaliser with 0 for empty rows, whose scores are −inf anyway."""
+    return normalizer.masked_fill(normalizer == -torch.inf, 0)
+
+
+def in_form(rule: LazyMatrix, form: Form) -> LazyMatrix | None:
+    """Return the same cells read as scores or logarithms; None where they are not plain weights."""
+    if isinstance(rule, LazyWeights):
+        return replace(rule, form=form) if rule.form == "weights" else None
+    if isinstance(rule, Selection | Transpose):
+        base = in_form(rule.base, form)
+        return None if base is None else replace(rule, base=base)
+    if isinstance(rule, Join):
+        parts = [in_form(part, form) for part in rule.parts]
+        known = tuple(part for part in parts if part is not None)
+        return Join(known, rule.along) if len(known) == len(parts) else None
+    return None
+
+
+def row_normalizer(rule: LazyMatrix) -> Float[Tensor, "matrices rows"] | None:
+    """Return the log-normaliser of each row; None where rows are not those of a problem."""
+    if isinstance(rule, LazyWeights):
+        return rule.normalizer.whole().flatten(0, 1)
+    if isinstance(rule, Selection) and isinstance(rule.base, LazyWeights):
+        return rule.base.normalizer.rows(rule.matrices, rule.rows)
+    return None
+
+
+def leaves(rule: LazyMatrix) -> list[LazyWeights]:
+    """Return the problems' weights that a rule is made of, each once."""
+    found: dict[int, LazyWeights] = {}
+    waiting: list[Any] = [rule]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, LazyWeights):
+            found[id(part)] = part
+        elif isinstance(part, LazyMatrix):
+            waiting += [getattr(part, field.name) for field in fields(part)]
+        elif isinstance(part, tuple):
+            waiting += part
+    return list(found.values())

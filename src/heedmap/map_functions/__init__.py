@@ -1,0 +1,109 @@
+"""Which torch function goes to which reduction: the table behind `AttentionMap`.
+
+`call` receives every torch function that meets a map. It looks for the function's name in the
+table, which the other files of this folder fill; what is not there and cannot write is done on the
+dense matrix, under the budget. Functions that write raise `FrozenError`, because a write into cells
+that are made when asked for would be lost.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedmap import map_views as views
+from heedmap.attention_map import AttentionMap, densify
+from heedmap.errors import FrozenError
+from heedmap.map_functions import cells, kinds, reduced, shapes
+from heedmap.map_functions.gradients import gradient
+from heedmap.map_functions.table import TABLE
+
+__all__ = ["call", "cells", "kinds", "reduced", "shapes"]
+
+_PLAIN = {
+    "shape", "size", "dim", "ndim", "numel", "nelement", "ndimension", "device", "dtype",
+    "is_floating_point", "is_complex", "layout", "is_sparse", "is_cuda", "is_cpu", "is_mps",
+    "is_meta", "is_quantized", "is_nested", "element_size", "__len__", "itemsize", "nbytes",
+    "is_same_size", "get_device", "names", "has_names", "is_leaf", "grad_fn", "grad",
+    "is_conj", "is_neg", "is_inference", "is_shared", "__hash__", "type_as", "result_type",
+    "can_cast", "is_tensor", "_has_symbolic_sizes_strides", "output_nr", "_version", "is_mkldnn",
+    "is_vulkan", "is_xpu", "is_xla", "is_ipu", "is_maia", "is_mtia", "is_sparse_csr",
+}  # fmt: skip
+"""What torch answers from the shape, number type and device alone."""
+
+_VIEWS = {"reshape", "view", "flatten", "unflatten", "ravel", "expand", "expand_as", "view_as",
+          "reshape_as", "unfold", "broadcast_to", "as_strided", "swapaxes", "swapdims", "T", "H",
+          "mH", "adjoint", "diagonal", "real", "narrow_copy"}  # fmt: skip
+"""Views of a tensor: where one has to be made dense, it comes back frozen."""
+
+_WRITES = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__",
+           "__ipow__", "__imod__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
+           "set_", "__delitem__", "data", "untyped_storage", "storage", "data_ptr",
+           "retain_grad", "register_hook"}  # fmt: skip
+
+
+def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Do a torch function that has met a map."""
+    name = name_of(func)
+    if name in _PLAIN:
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
+    if kwargs.get("out") is not None and _holds_map(kwargs["out"]):
+        raise _frozen(name)
+    if _writes(name) and args and isinstance(args[0], AttentionMap):
+        raise _frozen(name)
+    if func is torch.autograd.grad:
+        return gradient(*args, **kwargs)
+    handler = TABLE.get(name)
+    if handler is not None and not kwargs.get("out"):
+        made = handler(*args, **kwargs)
+        if made is not NotImplemented:
+            return made
+    return _on_dense(func, name, args, kwargs)
+
+
+def name_of(func: Callable[..., Any]) -> str:
+    """Return the name under which the table knows a torch function."""
+    name = getattr(func, "__name__", str(func))
+    owner = getattr(func, "__self__", None)
+    return getattr(owner, "__name__", name) if name in ("__get__", "__set__") else name
+
+
+def _writes(name: str) -> bool:
+    return name in _WRITES or (name.endswith("_") and not name.endswith("__"))
+
+
+def _frozen(name: str) -> FrozenError:
+    if name in ("retain_grad", "register_hook"):
+        return FrozenError(
+            f"{name} must be called on a stored tensor; got a map, which stores nothing. "
+            "Use torch.autograd.grad(loss, [weights])."
+        )
+    return FrozenError(
+        f"a map must not be written into; got {name}. Its weights are made when asked for, so the "
+        "write would be lost: take weights.clone(), an ordinary tensor, and write into that."
+    )
+
+
+def _on_dense(
+    func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    made = func(*_dense_in(args, name), **_dense_in(kwargs, name))
+    return views.frozen(made) if name in _VIEWS and isinstance(made, Tensor) else made
+
+
+def _dense_in(value: Any, name: str) -> Any:
+    if isinstance(value, AttentionMap):
+        return densify(value, name)
+    if isinstance(value, dict):
+        return {key: _dense_in(part, name) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(_dense_in(part, name) for part in value)
+    return value
+
+
+def _holds_map(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_holds_map, value))
+    return isinstance(value, AttentionMap)

@@ -1,0 +1,58 @@
+"""The gradient of a loss with respect to the weights: a map of low rank, never dense.
+
+With O = P·V, the gradient of a loss with respect to P is dO·Vᵀ: the product of two factors as thin
+as query and key, which is exactly what a map of scores is.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedmap.attention_map import AttentionMap
+from heedmap.errors import UnsupportedError
+from heedmap.lazy_weights import LazyWeights, LogNormalizer, Trace
+from heedmap.problem import Problem
+from heedmap.scoring import Scoring
+
+
+def gradient(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Do `torch.autograd.grad` where some of the inputs are maps.
+
+    Raises:
+        UnsupportedError: for a map that is not the whole map of an `attention` call, whose
+            gradient has no output to come from.
+    """
+    single = isinstance(inputs, Tensor)
+    asked = [inputs] if single else list(inputs)
+    traces = {at: _trace(held) for at, held in enumerate(asked) if isinstance(held, AttentionMap)}
+    roots = [traces[at].output if at in traces else held for at, held in enumerate(asked)]
+    found = torch.autograd.grad(outputs, roots, *args, **kwargs)
+    return tuple(
+        _low_rank(held, traces[at], grad)
+        if isinstance(held, AttentionMap) and grad is not None
+        else grad
+        for at, (held, grad) in enumerate(zip(asked, found, strict=True))
+    )
+
+
+def _trace(held: AttentionMap) -> Trace:
+    rule = held._rule
+    if not isinstance(rule, LazyWeights) or rule.form != "weights" or rule.trace is None:
+        raise UnsupportedError(
+            "the gradient with respect to a map must be asked of the whole map that "
+            "heedmap.attention returned with its output; this one was selected, reduced or made "
+            "without an output."
+        )
+    if not rule.trace.output.requires_grad:
+        raise UnsupportedError(
+            "the gradient with respect to a map must come from an output that requires a "
+            "gradient; this one does not. Set requires_grad on query, key or value."
+        )
+    return rule.trace
+
+
+def _low_rank(held: AttentionMap, trace: Trace, grad: Tensor) -> AttentionMap:
+    problem = Problem(grad, trace.value.detach(), None, Scoring(1.0))
+    rule = LazyWeights(problem, LogNormalizer(problem), "scores")
+    return AttentionMap(rule, held._lead, (True, True), held.dtype)

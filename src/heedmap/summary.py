@@ -1,0 +1,150 @@
+"""Many answers about a map in one pass over it, and the object that holds them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from heedmap.lazy import LazyMatrix
+from heedmap.lazy_weights import LazyWeights
+from heedmap.places import Block
+from heedmap.reductions import Bins, top_of_tile
+from heedmap.stream import live_blocks, spread
+
+LN_2 = math.log(2)
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What one pass over a map found; rows are queries, columns keys.
+
+    Attributes:
+        received: How much each key is looked at in all.
+        entropy: The entropy of each row in nats.
+        maximum: The largest weight of each row.
+        strongest: The key of that weight, the first of equals.
+        top_weights: The largest weights of each row in order, if asked for.
+        top_keys: Their keys.
+        pooled: The map as a picture of block means, if asked for.
+    """
+
+    received: Float[Tensor, "*lead key"]
+    entropy: Float[Tensor, "*lead query"]
+    maximum: Float[Tensor, "*lead query"]
+    strongest: Int[Tensor, "*lead query"]
+    top_weights: Float[Tensor, "*lead query top"] | None = None
+    top_keys: Int[Tensor, "*lead query top"] | None = None
+    pooled: Float[Tensor, "*lead rows columns"] | None = None
+
+    def folded(self, lead: tuple[int, ...], dtype: torch.dtype) -> "Summary":
+        """Return the same answers with the stack folded into `lead`, floats as `dtype`."""
+        changed = {}
+        for field in fields(self):
+            answer = getattr(self, field.name)
+            if answer is not None:
+                answer = answer.unflatten(0, lead) if lead else answer[0]
+                changed[field.name] = answer.to(dtype) if answer.is_floating_point() else answer
+        return replace(self, **changed)
+
+
+def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Summary:
+    """Return the summary of a rule; its first dimension is the stack. Not differentiable.
+
+    Cost: one pass; memory of the answers and of a few blocks.
+    """
+    with torch.no_grad():
+        answers = _Answers(rule, max(top, 1), pool)
+        for tile, logarithms, block in _tiles(rule):
+            answers.add(tile, logarithms, block)
+        return answers.finish(bool(top))
+
+
+def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
+    """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
+    if isinstance(rule, LazyWeights) and rule.form == "weights":
+        rule.normalizer.whole()
+        for block in live_blocks(rule):
+            logarithms = rule.log2_tile(*block)
+            yield torch.exp2(logarithms), logarithms, block
+        return
+    for block in live_blocks(rule):
+        yield rule.tile(*block), None, block
+
+
+class _Answers:
+    """The answers as they grow, strip by strip: a strip is all columns of some rows."""
+
+    def __init__(self, rule: LazyMatrix, count: int, pool: tuple[int, int] | None) -> None:
+        matrices, rows, columns = rule.sizes
+        numbers = {"dtype": rule.dtype, "device": rule.device}
+        self.rule, self.count = rule, count
+        self.received = torch.zeros((matrices, columns), **numbers)
+        self.entropy = torch.zeros((matrices, rows), **numbers)
+        # A cell that no live tile holds is 0, and so are the first of them by default.
+        self.top_weights = torch.zeros((matrices, rows, count), **numbers)
+        self.top_keys = torch.arange(count, device=rule.device).repeat(matrices, rows, 1)
+        self.waiting: list[tuple[Tensor, Tensor]] = []
+        self.strip: tuple[range, range] | None = None
+        self.bins: tuple[Bins, Bins] | None = None
+        if pool is not None:
+            pooled = min(rows, pool[0]), min(columns, pool[1])
+            self.bins = Bins(rows, pooled[0]), Bins(columns, pooled[1])
+            self.pooled = torch.zeros((matrices, *pooled), **numbers)
+
+    def add(self, tile: Tensor, logarithms: Tensor | None, block: Block) -> None:
+        """Take in one tile of weights."""
+        if self.strip != (block.matrices, block.rows):
+            self._close_strip()
+            self.strip = block.matrices, block.rows
+        matrices, rows, columns = (spread(numbers) for numbers in block)
+        self.received[matrices, columns] += tile.sum(-2)
+        self._find_top(tile, block.columns.start)
+        if self.bins is not None:
+            down, row_place = self.bins[0].sums(tile.mT, block.rows)
+            across, column_place = self.bins[1].sums(down.mT, block.columns)
+            self.pooled[matrices, row_place, column_place] += across
+        if logarithms is None:
+            self.entropy[matrices, rows] += torch.special.entr(tile).sum(-1)
+        else:
+            products = logarithms.mul_(tile)
+            self.entropy[matrices, rows] -= products.sum(-1) * LN_2
+
+    def _find_top(self, tile: Tensor, start: int) -> None:
+        if self.count == 1:
+            value, place = tile.max(-1, keepdim=True)
+        else:
+            value, place = top_of_tile(tile, min(self.count, tile.shape[-1]))
+        self.waiting.append((value, place + start))
+
+    def _close_strip(self) -> None:
+        if self.strip is None or not self.waiting:
+            return
+        matrices, rows = (spread(numbers) for numbers in self.strip)
+        weights = torch.cat([weight for weight, _ in self.waiting], dim=-1)
+        keys = torch.cat([key for _, key in self.waiting], dim=-1)
+        self.waiting = []
+        if weights.shape[-1] < self.count:
+            return
+        weights, order = weights.sort(dim=-1, descending=True, stable=True)
+        self.top_weights[matrices, rows] = weights[..., : self.count]
+        self.top_keys[matrices, rows] = keys.gather(-1, order)[..., : self.count]
+
+    def finish(self, keep_top: bool) -> Summary:
+        """Return what was found."""
+        self._close_strip()
+        pooled = None
+        if self.bins is not None:
+            counts = [bins.counts(self.rule.device) for bins in self.bins]
+            pooled = self.pooled / (counts[0][:, None] * counts[1])
+        return Summary(
+            received=self.received,
+            entropy=self.entropy,
+            maximum=self.top_weights[..., 0],
+            strongest=self.top_keys[..., 0],
+            top_weights=self.top_weights if keep_top else None,
+            top_keys=self.top_keys if keep_top else None,
+            pooled=pooled,
+        )
