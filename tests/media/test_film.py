@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from heedmap.errors import ArgumentError, InputError
-from heedmap.media import FILM_TEMPERATURE, Film, Sound, open_media
+from heedmap.media import Film, Sound, open_media
 
 WriteFilm = Callable[..., Path]
 
@@ -109,7 +109,7 @@ def test_returning_shots_look_at_each_other(write_film: WriteFilm) -> None:
     assert sequence.values.dtype == torch.float32
     assert alike[same].min() > 0.9
     assert alike[~same].max() < 0.5
-    weights = torch.softmax(alike / FILM_TEMPERATURE, -1)
+    weights = torch.softmax(alike / film.temperature, -1)
     assert float((weights * same).sum(-1).min()) > 0.8
     assert sequence.axis.locate("0.43s").positions == sequence.axis.locate("f10").positions == (10,)
 

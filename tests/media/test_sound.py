@@ -155,6 +155,26 @@ def test_file_cut_short_gives_what_is_there_and_says_so(tmp_path: Path, ending: 
     assert any("cut short" in note for note in sound.notes)
 
 
+def test_names_and_tags_in_any_encoding_do_not_matter(write_sound: Callable[..., Path]) -> None:
+    path = write_sound("tone.m4a", tone()[None], codec="aac")
+    path.write_bytes(path.read_bytes().replace(b"Lavf", b"L\xe9vf"))
+    assert isinstance(open_media(path), Sound)
+
+
+def test_more_planes_than_pyav_can_read_are_refused(
+    write_sound: Callable[..., Path], monkeypatch
+) -> None:
+    path = write_sound("tone.m4a", np.stack([tone()] * 2), codec="aac")
+    monkeypatch.setattr("heedmap.media.decoding._MOST_PLANES", 1)
+    with pytest.raises(InputError, match="FFmpeg: more than 1 channels"):
+        Sound.of_file(path)
+
+
+def test_a_rate_that_is_no_sound_is_refused(wav: Path) -> None:
+    with pytest.raises(InputError, match=r"at least 1000 samples a second .* tone.wav with 11"):
+        Sound.of_file(patched(wav, 24, struct.pack("<I", 11)))
+
+
 def test_damage_within_flac_is_noted_and_later_seconds_stay_where_they_were(tmp_path: Path) -> None:
     path = tmp_path / "noise.flac"
     samples = np.random.default_rng(0).uniform(-0.3, 0.3, 4 * RATE)
@@ -219,14 +239,15 @@ def test_the_ending_does_not_decide(wav: Path) -> None:
         assert isinstance(open_media(wav), Sound)
 
 
-@pytest.mark.parametrize("rate", [0, -1, 16000.0])
+@pytest.mark.parametrize("rate", [0, -1])
 def test_rates_that_make_no_sense_are_refused(wav: Path, rate: int) -> None:
-    with pytest.raises(ArgumentError, match="sample_rate_hz must be a whole number above 0"):
+    with pytest.raises(ArgumentError, match="sample_rate_hz must be at least 1; got"):
         open_media(wav, sample_rate_hz=rate)
 
 
 def test_samples_are_checked_when_given_directly() -> None:
-    with pytest.raises(ShapeError, match="one channel"):
+    # A run with shapes checked everywhere refuses the first by its annotation already.
+    with pytest.raises((ShapeError, TypeError)):
         Sound(torch.zeros(2, 8), RATE, "x")
     with pytest.raises(ShapeError, match="at least one sample"):
         Sound(torch.zeros(0), RATE, "x")
@@ -303,7 +324,7 @@ def test_other_rates_give_nearly_the_same_values() -> None:
 def test_windows_and_hops_are_checked() -> None:
     sound = Sound(torch.zeros(RATE), RATE, "x")
     with pytest.raises(ArgumentError, match=r"hop_seconds must be at least 0\.01; got 0"):
-        sound.sequence(hop_seconds=0)
+        sound.sequence(hop_seconds=0.0)
     with pytest.raises(ArgumentError, match="hop_seconds"):
         sound.sequence(hop_seconds=float("nan"))
     with pytest.raises(ArgumentError, match="window_seconds must be at least hop_seconds"):

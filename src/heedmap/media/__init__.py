@@ -1,21 +1,17 @@
 """From a text, an audio file or a video file to something that attention can look at.
 
 `open_media` says by its content what a source is and returns a `Text`, a `Sound` or a `Film`. The
-`sequence` of each is values and an axis, from plain features that need no model; the scores of
-attention over it are divided by the temperature that is named after its kind.
+`sequence` of each is values and an axis, from plain features that need no model. Its structure
+shows in softmax(values · valuesᵀ / `temperature`), the weights of attention with the identity as
+projections and 1 / `temperature` as scale. `notes` say what was done to it or is wrong with it.
 """
 
 from heedmap.media.film import Film, Frame
-from heedmap.media.film_features import FILM_TEMPERATURE
 from heedmap.media.opening import open_media
 from heedmap.media.sound import Sound
-from heedmap.media.sound_features import SOUND_TEMPERATURE
-from heedmap.media.text import TEXT_TEMPERATURE, Text
+from heedmap.media.text import Text
 
 __all__ = [
-    "FILM_TEMPERATURE",
-    "SOUND_TEMPERATURE",
-    "TEXT_TEMPERATURE",
     "Film",
     "Frame",
     "Sound",

@@ -10,6 +10,12 @@ from heedmap.media.files import open_container, require
 
 _BLOCK_FRAMES = 1 << 16
 _GAP_SECONDS = 0.05
+_EXACT_DURATIONS = ("mov,mp4,m4a,3gp,3g2,mj2", "flac")
+"""Containers whose durations are stated; in others they may be guessed from the bit rate."""
+
+_MOST_PLANES = 8
+"""PyAV reads beyond its memory, and may end the process, where there are more than this."""
+
 _LENGTH_UNKNOWN = 0x7FFFF000
 """Writers that cannot go back put 0xFFFFFFFF, or nearly 2 GiB, where the size belongs."""
 
@@ -37,7 +43,7 @@ def soundfile_blocks(file: BinaryIO, notes: list[str]) -> Iterator[Block]:
         notes.append(remark)
     file.seek(0)
     try:
-        with soundfile.SoundFile(file) as sound:
+        with soundfile.SoundFile(file.fileno(), closefd=False) as sound:
             decoded, stops = 0, []
             while len(samples := sound.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
                 decoded += len(samples)
@@ -70,21 +76,33 @@ def av_blocks(file: BinaryIO, notes: list[str]) -> Iterator[Block]:
         if not container.streams.audio:
             raise Undecodable("no sound track")
         stream = container.streams.audio[0]
-        decoded = rate = 0
+        decoded = rate = too_wide = 0
+        gap_seconds = 0.0
         reader = PacketReader(container, stream)
         for frame in reader:
+            if frame.format.is_planar and frame.layout.nb_channels > _MOST_PLANES:
+                too_wide += 1
+                continue
             block = Block(frame.sample_rate, _samples_of(frame))
             if silent := _missing_frames(frame, container, decoded):
+                gap_seconds += silent / frame.sample_rate if decoded else 0.0
                 decoded += silent
                 shape = (silent, block.samples.shape[1])
                 yield Block(block.sample_rate_hz, require("numpy").zeros(shape, dtype="float32"))
             rate = frame.sample_rate
             decoded += len(block.samples)
             yield block
+        if too_wide and not decoded:
+            raise Undecodable(f"more than {_MOST_PLANES} channels")
         notes.extend(reader.remarks())
-        stated = round(stream.duration * stream.time_base * rate) if stream.duration else 0
-        if rate and decoded < stated - max(rate // 10, stated // 50):
-            notes.append(_short_remark(stated, decoded, rate))
+        if too_wide:
+            notes.append(f"frames of more than {_MOST_PLANES} channels, left out: {too_wide}")
+        if gap_seconds:
+            notes.append(f"silence put where the track lacks a piece: {gap_seconds:.2f} s")
+        if container.format.name in _EXACT_DURATIONS and stream.duration:
+            stated = round(stream.duration * stream.time_base * rate)
+            if decoded < stated - max(rate // 10, stated // 50):
+                notes.append(_short_remark(stated, decoded, rate))
 
 
 class PacketReader:
@@ -134,7 +152,10 @@ class PacketReader:
 def _samples_of(frame: Any) -> Float[Any, "frames channels"]:
     """Return the samples of a PyAV frame, whatever their type and layout, as float32."""
     numpy = require("numpy")
-    samples = frame.to_ndarray()
+    try:
+        samples = frame.to_ndarray()
+    except ValueError:
+        raise Undecodable(f"samples of the type {frame.format.name}") from None
     samples = samples.T if frame.format.is_planar else samples.reshape(frame.samples, -1)
     if samples.dtype == numpy.uint8:
         return (samples.astype(numpy.float32) - 128) / 128

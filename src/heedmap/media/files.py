@@ -25,8 +25,9 @@ def open_checked(path: Path) -> BinaryIO:
             raise InputError(f"input must be a file that exists; got {path}.")
         if not path.is_file():
             raise InputError(f"input must be an ordinary file; got {path}, a device or pipe.")
-        # Opened by number: soundfile reads the ending of a name, and here there is none.
-        file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0)), "rb")
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        # Without a buffer, so that a decoder that is given the number begins where `seek` says.
+        file = os.fdopen(number, "rb", buffering=0)
     except OSError as error:
         raise InputError(
             f"input must be a file that can be read; got {path} ({error.strerror})."
@@ -58,4 +59,6 @@ def open_container(file: BinaryIO) -> Any:
         av.FFmpegError: if it is no container that FFmpeg knows.
     """
     file.seek(0)
-    return require("av").open(file, options={"protocol_whitelist": "none"})
+    return require("av").open(
+        file, options={"protocol_whitelist": "none"}, metadata_errors="replace"
+    )

@@ -5,13 +5,6 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-FILM_TEMPERATURE = 0.3
-"""Divide the scores of `Film.sequence` by this to look at it.
-
-Over a film of six shots, a frame then gives four fifths of its weight to its own shot. To assign
-frames to shots, 0.1 is better.
-"""
-
 _REGIONS = 3
 _LUMA_BINS = 8
 _CHROMA_BINS = 4

@@ -110,7 +110,7 @@ def _opens_as_sound(file: BinaryIO) -> bool:
     soundfile = require("soundfile")
     file.seek(0)
     try:
-        with soundfile.SoundFile(file):
+        with soundfile.SoundFile(file.fileno(), closefd=False):
             return True
     except soundfile.LibsndfileError:
         return False

@@ -12,14 +12,6 @@ from heedmap.axes import Axis, Sequence
 from heedmap.errors import ArgumentError
 from heedmap.media.files import require
 
-SOUND_TEMPERATURE = 0.1
-"""Divide the scores of `Sound.sequence` by this.
-
-Over 30 s of two speakers, a moment then gives a moment of the same speaker, more than a second
-away, 9 times the weight of one of the other speaker, and looks at 24 of 300 positions in effect
-(the exponential of its entropy). At 0.3 it would be 2.2 times, and 140 positions.
-"""
-
 _RATE_HZ = 16_000
 _FRAME_SAMPLES = 160
 _FRAMES_PER_SECOND = _RATE_HZ // _FRAME_SAMPLES

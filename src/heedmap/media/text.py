@@ -4,15 +4,13 @@ import codecs
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
 from heedmap.axes import Axis, Sequence
 from heedmap.errors import BudgetError, InputError
 from heedmap.media.files import read_all
-
-TEXT_TEMPERATURE = 0.1
-"""Divide the scores of `Text.sequence` by this: an equal character then weighs e^10 others."""
 
 _MAX_SEQUENCE_BYTES = 2**30
 
@@ -31,10 +29,13 @@ class Text:
         text: The characters, without a byte order mark. Line ends are kept as they were, CRLF
             included, so that offsets into `text` are those of the file's own characters.
         name: What messages and pictures call it.
+        temperature: What to divide the scores of `sequence` by: an equal character then weighs as
+            much as e^10 others.
     """
 
     text: str
     name: str
+    temperature: ClassVar[float] = 0.1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be looked at: nothing, NUL, and halves of surrogate pairs."""
@@ -93,13 +94,18 @@ class Text:
         """
         return cls.of_bytes(read_all(Path(path)), Path(path).name)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing: a text that could be read has no faults to tell of."""
+        return ()
+
     def sequence(self) -> Sequence:
         """Return one position for each character (Unicode code point), in one-hot values.
 
         Recipe: the distinct characters are numbered in the order in which they first appear, and
         the value of a character is 1 in the column of its number and 0 elsewhere. So the inner
         product of two positions is 1 where the characters are the same and 0 where they are not,
-        and attention over it, at `TEXT_TEMPERATURE`, shows the repeats.
+        and attention over it, at `temperature`, shows the repeats.
 
         Raises:
             BudgetError: if the values would take more than 1 GiB.
