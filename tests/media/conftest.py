@@ -63,10 +63,16 @@ def write_film(tmp_path: Path) -> WriteFilm:
 
 @pytest.fixture
 def write_sound(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that encodes samples [channels, samples] with PyAV, cover included."""
+    """Return a function that encodes samples [channels, samples], with a cover or a gap midway."""
 
     def write(
-        name: str, samples: np.ndarray, *, codec: str, rate: int = 16000, cover: bool = False
+        name: str,
+        samples: np.ndarray,
+        *,
+        codec: str,
+        rate: int = 16000,
+        cover: bool = False,
+        gap_samples: int = 0,
     ) -> Path:
         path = tmp_path / name
         layout = "mono" if len(samples) == 1 else "stereo"
@@ -86,7 +92,7 @@ def write_sound(tmp_path: Path) -> Callable[..., Path]:
                 piece = np.ascontiguousarray(samples[:, start : start + 1024], np.float32)
                 frame = av.AudioFrame.from_ndarray(piece, "fltp", layout)
                 frame.rate = rate
-                frame.pts = start
+                frame.pts = start + (gap_samples if start >= samples.shape[1] // 2 else 0)
                 for converted in resampler.resample(frame):
                     container.mux(stream.encode(converted))
             container.mux(stream.encode(None))

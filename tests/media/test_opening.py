@@ -1,13 +1,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from heedmap.errors import InputError, MissingExtraError
-from heedmap.media import Sound, Text, open_media
+from heedmap.media import Film, Sound, Text, open_media
 
 
 def test_words_are_the_text_itself() -> None:
@@ -122,12 +124,23 @@ def test_importing_loads_no_optional_package() -> None:
     assert answer.stdout.strip() == "set()"
 
 
-@pytest.mark.parametrize("package", ["soundfile", "soxr", "numpy"])
-def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch, package: str) -> None:
-    import soundfile
-
+@pytest.mark.parametrize("package", ["soundfile", "soxr", "numpy", "kaldi_native_fbank"])
+def test_a_missing_package_for_sound_names_its_extra(
+    tmp_path: Path, monkeypatch, package: str
+) -> None:
     path = tmp_path / "tone.wav"
     soundfile.write(path, np.full(800, 0.1), 8000)
     monkeypatch.setitem(sys.modules, package, None)
+    name = package.replace("_", "-")
+    with pytest.raises(MissingExtraError, match=rf"{name} .*heedmap\[media\]"):
+        Sound.of_file(path).sequence()
+
+
+@pytest.mark.parametrize("package", ["av", "numpy"])
+def test_a_missing_package_for_film_names_its_extra(
+    write_film: Callable[..., Path], monkeypatch, package: str
+) -> None:
+    path = write_film("film.mp4", [np.zeros((32, 32, 3), np.uint8)])
+    monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"{package} .*heedmap\[media\]"):
-        Sound.of_file(path)
+        Film.of_file(path).sequence()

@@ -186,6 +186,16 @@ def test_damage_within_flac_is_noted_and_later_seconds_stay_where_they_were(tmp_
     assert sound.samples[3 * RATE : 4 * RATE].abs().max() == 0
 
 
+def test_a_gap_in_a_track_is_filled_with_silence(write_sound: Callable[..., Path]) -> None:
+    path = write_sound("gap.mka", tone(2.048)[None], codec="pcm_s16le", gap_samples=RATE // 2)
+    sound = Sound.of_file(path)
+    assert sound.notes == ("silence put where the track lacks a piece: 0.50 s",)
+    assert abs(sound.duration_seconds - 2.548) < 0.002
+    quiet = (sound.samples.abs() < 1e-3).unfold(0, 100, 1).all(1).nonzero().flatten() / RATE
+    assert 1.02 < float(quiet[0]) < 1.03
+    assert 1.51 < float(quiet[-1]) < 1.53
+
+
 def test_samples_that_are_no_numbers_are_counted_and_placed(tmp_path: Path) -> None:
     samples = np.stack([tone(8.0)] * 2, 1)
     samples[40_000, 1] = np.nan

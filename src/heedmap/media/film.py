@@ -62,7 +62,7 @@ class Film:
     stated_frames: int | None
     has_sound: bool
     temperature: ClassVar[float] = 0.3
-    _notes: list[str] = field(default_factory=list, repr=False)
+    _notes: list[str] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def of_file(cls, path: str | Path) -> "Film":
@@ -222,6 +222,7 @@ class _Draw:
     """Turns decoded frames into upright RGB pictures with square pixels, scaled if asked for."""
 
     def __init__(self, pixel_aspect: Fraction | None, max_side_pixels: int | None) -> None:
+        require("numpy")
         self._reformatter = require("av").video.reformatter.VideoReformatter()
         self._pixel_aspect = float(pixel_aspect or 1)
         self._max_side_pixels = max_side_pixels

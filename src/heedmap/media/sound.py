@@ -53,7 +53,8 @@ class Sound:
             )
         if self.samples.dtype != torch.float32:
             raise DTypeError(f"samples must be float32; got {self.samples.dtype}.")
-        if not self.samples.abs().max() <= 1:
+        low, high = self.samples.aminmax()
+        if not (low >= -1 and high <= 1):
             raise InputError("samples must be finite and lie in [-1, 1]; some do not.")
         _check_rate(self.sample_rate_hz)
 
@@ -76,8 +77,8 @@ class Sound:
                 samples, or samples that are NaN or infinite; or if there is no such channel.
             MissingExtraError: if soundfile, soxr, numpy or (where needed) av is not installed.
 
-        Cost: time and memory of the result, 4 × sample_rate_hz bytes a second, whatever the rate
-        and channels of the file.
+        Cost: about 3 ms for a second of stereo; twice the memory of the result, which is 4 bytes a
+        sample, whatever the rate and the channels of the file.
         """
         _check_rate(sample_rate_hz)
         path = Path(path)
@@ -116,8 +117,7 @@ class Sound:
         minus the mean and divided by the deviation (at least 2) over the louder windows, which
         are those within 20 dB of the 95th percentile; divided by their length (at least 4) to unit
         length, or less where little stands out, so that the chance differences within a hiss do
-        not look like structure. Attention over it, at `temperature`, shows who speaks like
-        whom.
+        not look like structure. Attention over it, at `temperature`, shows who speaks like whom.
 
         Position i spans the hop from i × hop to (i + 1) × hop, so that each moment lies in exactly
         one position; its window is centred on the hop, and cut at the ends of the sound. A sound
@@ -131,7 +131,7 @@ class Sound:
             ArgumentError: if hop or window make no sense.
             MissingExtraError: if kaldi-native-fbank, soxr or numpy is not installed.
 
-        Cost: about 2 ms, and memory of 12 kB, for a second of sound.
+        Cost: about 2.5 ms, and memory of 110 kB, for a second of sound.
         """
         return voice_sequence(self.samples, self.sample_rate_hz, window_seconds, hop_seconds)
 
@@ -212,9 +212,9 @@ class _Mixdown:
                 f"input must last for a sample at {self._target_rate_hz} Hz; got {self._name}, "
                 f"which has {self.frames} at {self._source_rate_hz} Hz."
             )
-        peak = float(samples.abs().max())
+        peak = float(torch.stack(samples.aminmax()).abs().max())
         if peak > 1:
-            samples = (samples / peak).clamp_(-1, 1)
+            samples.div_(peak).clamp_(-1, 1)
         self._remark(peak)
         return samples
 
