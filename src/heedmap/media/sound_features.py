@@ -47,12 +47,13 @@ def voice_sequence(
 
 
 def _at_feature_rate(samples: Float[Tensor, "samples"], sample_rate_hz: int) -> Any:
-    """Return the samples at 16 kHz, as a numpy array that fills at least one frame."""
+    """Return the samples at 16 kHz, as a numpy array of whole frames, the last one filled up."""
     numpy = require("numpy")
     array = samples.numpy(force=True)
     if sample_rate_hz != _RATE_HZ:
         array = require("soxr").resample(array, sample_rate_hz, _RATE_HZ, quality="HQ")
-    return numpy.pad(array, (0, max(0, _FRAME_SAMPLES - len(array))))
+    lacking = -len(array) % _FRAME_SAMPLES if len(array) else _FRAME_SAMPLES
+    return numpy.pad(array, (0, lacking)) if lacking else array
 
 
 def _frames(
@@ -71,10 +72,9 @@ def _frames(
     for start in range(0, len(array), _SAMPLES_AT_ONCE):
         extractor.accept_waveform(_RATE_HZ, array[start : start + _SAMPLES_AT_ONCE] * 32768)
     extractor.input_finished()
-    count = extractor.num_frames_ready
-    cepstra = numpy.stack([extractor.get_frame(i)[1:] for i in range(count)])
-    padded = numpy.pad(array, (0, max(0, count * _FRAME_SAMPLES - len(array))))
-    energies = numpy.square(padded[: count * _FRAME_SAMPLES]).reshape(count, -1).mean(axis=1)
+    frames = array.reshape(-1, _FRAME_SAMPLES)
+    cepstra = numpy.stack([extractor.get_frame(i)[1:] for i in range(len(frames))])
+    energies = numpy.einsum("fs,fs->f", frames, frames) / _FRAME_SAMPLES
     return torch.from_numpy(cepstra), torch.from_numpy(energies)
 
 
