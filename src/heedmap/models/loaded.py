@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -33,6 +33,7 @@ class Encoded:
         return len(self.axis)
 
 
+@runtime_checkable
 class EncodeAudio(Protocol):
     """Turns a sound into what an audio model is fed."""
 

@@ -67,9 +67,7 @@ def wave_encoder(extractor: Any, kernels: list[int], strides: list[int]) -> Enco
     return encode
 
 
-def _from_start(
-    samples: Float[Tensor, "samples"], start_seconds: float
-) -> Float[Tensor, "samples"]:
+def _from_start(samples: Float[Tensor, "samples"], start_seconds: float) -> Float[Tensor, "rest"]:
     """Return the checked sound from a moment on, as float32 in main memory."""
     if samples.ndim != 1:
         raise ShapeError(
