@@ -47,24 +47,26 @@ make_virtual_environment() {
     "$python" -m venv --clear .venv || fail "the virtual environment .venv could not be made"
 }
 
-# Says what is to be installed: when it changes, pip runs again. The folder belongs to it because
-# a virtual environment that was moved does not work.
-fingerprint() { cat pyproject.toml constraints.txt <(pwd -P) | sha256sum | cut -d' ' -f1; }
+# One that was moved with its folder does not work: its scripts name the old place.
+virtual_environment_works() {
+    .venv/bin/python -m pip --version >/dev/null 2>&1 \
+        && grep -qF " $(pwd -P)/.venv" .venv/pyvenv.cfg
+}
 
-# install_heedmap EXTRA: installs heedmap from this folder into .venv unless that has been done;
-# the extra "dev" holds all others.
+# install_heedmap EXTRA: installs heedmap from this folder into .venv, unless that has been done
+# for the same pyproject.toml and constraints.txt. The extra "dev" holds all others.
 install_heedmap() {
     local extra=$1 wanted stamp
-    wanted=$(fingerprint)
+    virtual_environment_works || make_virtual_environment
+    wanted=$(cat pyproject.toml constraints.txt | sha256sum)
     for stamp in ".venv/installed-$extra" .venv/installed-dev; do
-        if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && .venv/bin/python -c '' 2>/dev/null; then
+        if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
             return
         fi
     done
     step "Install heedmap[$extra] into .venv (downloads some hundred megabytes the first time)"
-    make_virtual_environment
-    local pip=(.venv/bin/python -m pip --quiet --no-input --disable-pip-version-check
-        install -c constraints.txt)
+    local pip=(.venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check
+        -c constraints.txt)
     # torch first and alone: pip then has one version of the largest package to think about.
     "${pip[@]}" "$(grep '^torch==' constraints.txt)" || fail "pip could not install torch"
     "${pip[@]}" -e ".[$extra]" || fail "pip could not install heedmap[$extra]"

@@ -68,6 +68,7 @@ def test_a_wave_too_short_for_one_position_is_refused(wave: EncodeAudio):
         wave(noise(399))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("kind", ["window", "wave"])
 @pytest.mark.parametrize(
     ("samples", "error", "words"),

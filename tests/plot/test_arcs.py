@@ -105,6 +105,7 @@ def test_other_scripts_are_drawn_as_they_are(sentence, causal):
     assert tuple(text.get_text() for text in texts) == sentence.labels
 
 
+@pytest.mark.bad_input
 def test_leading_dimensions_are_not_dropped(sentence):
     with pytest.raises(ShapeError, match=r"weights must be \[query, key\]; got \[1, 7, 7\]"):
         plot_arcs(torch.rand(1, 7, 7), sentence)

@@ -52,12 +52,14 @@ def test_a_map_of_zeros_is_drawn(drawn):
     assert drawn(plot_atlas(torch.zeros(1, 1, 3, 3)))
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("shape", [(4, 4), (3, 4, 4), (1, 2, 3, 4, 4)])
 def test_matrices_per_layer_and_head_are_wanted(shape):
     with pytest.raises(ShapeError, match=r"maps must be \[layers, heads, query, key\]"):
         plot_atlas(torch.rand(shape))
 
 
+@pytest.mark.bad_input
 def test_a_batch_in_a_list_is_refused():
     with pytest.raises(ShapeError, match=r"each of maps must be \[heads, query, key\]"):
         plot_atlas([torch.rand(1, 2, 4, 4)])
@@ -80,6 +82,7 @@ def test_the_chosen_head_must_be_there(chosen):
         plot_atlas(torch.rand(2, 3, 4, 4), chosen=chosen)
 
 
+@pytest.mark.bad_input
 def test_bad_numbers_are_refused():
     with pytest.raises(ArgumentError, match="maps must be finite"):
         plot_atlas(torch.full((1, 1, 2, 2), torch.nan))

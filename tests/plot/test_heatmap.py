@@ -127,6 +127,7 @@ def test_given_axes_are_used(causal):
     assert plot_heatmap(causal(3), ax=ax) is ax
 
 
+@pytest.mark.bad_input
 @pytest.mark.parametrize("shape", [(4,), (1, 4, 4), (1, 1, 4, 4)])
 def test_one_matrix_is_wanted(shape):
     with pytest.raises(ShapeError, match=r"weights must be \[query, key\]; got .*weights\[0, 3\]"):
@@ -154,6 +155,7 @@ def test_scores_are_refused():
         plot_heatmap(torch.tensor([[0.5, -2.0]]))
 
 
+@pytest.mark.bad_input
 def test_integers_are_refused():
     with pytest.raises(DTypeError, match="weights must be floating point"):
         plot_heatmap(torch.ones(2, 2, dtype=torch.int64))

@@ -75,6 +75,7 @@ def test_a_row_of_zeros_says_so(sound, drawn):
     assert drawn(ax)
 
 
+@pytest.mark.bad_input
 def test_one_row_is_wanted(sound):
     with pytest.raises(ShapeError, match=r"shares must be \[key\]; got \[1, 1500\]"):
         plot_timeline(torch.zeros(1, 1500), sound, query=0)
