@@ -35,21 +35,33 @@ class LogNormalizer:
         """Hold what is known and which kernel made it; nothing is computed."""
         self.problem = problem
         self.known = known
+        self.asked = 0
         self.backend = backend or differentiable.choose(problem, problem.key)
 
     def whole(self) -> Float[Tensor, "batch heads query"]:
         """Return the log-normaliser of every row, computed once; differentiable.
 
-        Its gradient is attention with the keys in place of the values, so that is how it is made.
+        PyTorch's kernel gives it beside an output, here with the keys as values.
         """
         if self.known is None:
-            self.known = differentiable.run(self.problem, self.problem.key, self.backend)[1]
-        return self.known
+            with torch.no_grad():
+                self.known = differentiable.run(self.problem, self.problem.key, self.backend)[1]
+        if self.known.requires_grad:
+            # A pass that adds up gradients treats it as an input beside query and key.
+            return self.known
+        return differentiable.log_normalizer(self.problem, self.known, self.backend)
 
     def rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"]:
-        """Return the log-normaliser of some rows, computing no others if none are known."""
+        """Return the log-normaliser of some rows.
+
+        Where none is known, only these are computed; but who has asked for a quarter of them this
+        way gets all.
+        """
         if self.known is None and not self._needs_gradient():
-            return tiles.log_normalizer(self.problem, matrices, rows)
+            batch, heads, queries, _ = self.problem.extent
+            self.asked += len(matrices) * len(rows)
+            if 4 * self.asked < batch * heads * queries:
+                return tiles.log_normalizer(self.problem, matrices, rows)
         return pick(pick(self.whole().flatten(0, 1), matrices, 0), rows, 1)
 
     def _needs_gradient(self) -> bool:

@@ -4,6 +4,8 @@ Every function takes a `LazyMatrix`, a stack of matrices, and returns ordinary t
 dimension is the stack. Memory is that of the answer and of a block of about a million cells.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
@@ -53,10 +55,25 @@ def entropy(rule: LazyMatrix) -> Float[Tensor, "matrices rows"]:
     return row_sums(Pointwise("entr", (rule,)))
 
 
+class Drop(NamedTuple):
+    """Dropout that can be repeated: a share, and a seed that with a block's place decides."""
+
+    share: float
+    seed: int
+
+    def factors(self, tile: Tensor, block: Block) -> Tensor:
+        """Return 0 for the cells of a tile that are dropped, and 1/(1 − share) for the rest."""
+        place = (block.matrices.start, block.rows.start, block.columns.start)
+        generator = torch.Generator(tile.device).manual_seed(hash((self.seed, *place)) % 2**62)
+        kept = torch.empty_like(tile).bernoulli_(1 - self.share, generator=generator)
+        return kept / (1 - self.share)
+
+
 def multiply(
     rule: LazyMatrix,
     right: Float[Tensor, "stack columns width"],
     which: Int[Tensor, " matrices"] | None = None,
+    drop: Drop | None = None,
 ) -> Float[Tensor, "matrices rows width"]:
     """Return each matrix @ its `right`, which is right[which]. Cost: one pass.
 
@@ -64,6 +81,7 @@ def multiply(
         rule: The matrices.
         right: What they are multiplied with, some or one of them for all.
         which: The number of each matrix's own; None when there is one for all.
+        drop: What to drop of the cells before they are used; None for nothing.
     """
     matrices, rows, _ = rule.sizes
     numbers = torch.zeros(matrices, dtype=torch.long, device=right.device)
@@ -72,6 +90,7 @@ def multiply(
 
     def visit(tile: Tensor, block: Block, stack: Tensor) -> list[Share]:
         own = stack[numbers[spread(block.matrices)], spread(block.columns)]
+        tile = tile if drop is None else tile * drop.factors(tile.detach(), block)
         place = spread(block.matrices), spread(block.rows)
         return [Share(0, place, torch.bmm(tile, own))]
 

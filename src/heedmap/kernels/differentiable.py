@@ -1,4 +1,4 @@
-"""The output and log-normaliser of a problem as one differentiable step, whatever the kernel."""
+"""Output and log-normaliser as differentiable steps, whichever kernel computes them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,72 +19,103 @@ def choose(problem: Problem, value: Tensor) -> str:
 
 
 def run(problem: Problem, value: Tensor, backend: str) -> tuple[Tensor, Tensor]:
-    """Return the output and the log-normaliser, both differentiable."""
+    """Return the output, differentiable, and the log-normaliser, a plain number for each row."""
     if backend == "reference":
-        return reference.forward(problem, value)
+        output, normalizer = reference.forward(problem, value)
+        return output, normalizer.detach()
     inputs = (*problem.tensors(), value)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        return _Attention.apply(problem, backend, *inputs)  # pyright: ignore[reportReturnType]
+    if _needs_gradient(inputs):
+        return _Output.apply(problem, backend, *inputs)  # pyright: ignore[reportReturnType]
     return KERNELS[backend].forward(problem, value)
 
 
-def rebuilt(problem: Problem, tensors: list[Tensor]) -> Problem:
+def log_normalizer(problem: Problem, known: Tensor, backend: str) -> Tensor:
+    """Return the known log-normaliser as a differentiable function of what the problem is made of.
+
+    It hangs on query and key alone, so a loss on the weights and a loss on the output can each be
+    sent backwards without keeping the other's graph.
+    """
+    inputs = problem.tensors()
+    if not _needs_gradient(inputs):
+        return known
+    return _LogNormalizer.apply(problem, known, backend, *inputs)  # pyright: ignore
+
+
+def _needs_gradient(tensors: tuple[Tensor, ...]) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _rebuilt(problem: Problem, tensors: list[Tensor]) -> Problem:
     """Return the problem with these in place of its `tensors`."""
     remaining = iter(tensors)
     return problem.map_tensors(lambda _: next(remaining))
 
 
-class _Attention(torch.autograd.Function):
+def _listed(problem: Problem, grads: Gradients) -> list[Tensor | None]:
+    """Return the gradients of the problem's tensors, in their order."""
+    bias, sinks = problem.scoring.bias, problem.scoring.sinks
+    listed = [grads.query, grads.key]
+    listed += [grads.bias] if bias is not None else []
+    return listed + ([grads.sinks] if sinks is not None else [])
+
+
+class _Output(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, problem: Problem, backend: str, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         output, normalizer = KERNELS[backend].forward(problem, inputs[-1])
-        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs, output, normalizer)
+        ctx.mark_non_differentiable(normalizer)
         ctx.problem, ctx.backend = problem, backend
         return output, normalizer
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, d_output: Tensor | None, d_normalizer: Tensor | None
+        ctx: Any, d_output: Tensor, _: Tensor
     ) -> tuple[Tensor | None, ...]:
         *tensors, value, output, normalizer = ctx.saved_tensors
-        problem = rebuilt(ctx.problem, tensors)
+        problem = _rebuilt(ctx.problem, tensors)
         if torch.is_grad_enabled():
+            plain = reference.forward(problem, value)[0]
             wanted = ctx.needs_input_grad[2:]
-            grads = _twice_differentiable(problem, value, d_output, d_normalizer, wanted)
-            return None, None, *grads
+            return None, None, *_again(plain, [*tensors, value], wanted, d_output)
         step: Callable[..., Gradients] = KERNELS[ctx.backend].backward
-        grads = step(problem, value, output, normalizer, d_output, d_normalizer)
-        given = [grads.query, grads.key]
-        given += [grads.bias] if problem.scoring.bias is not None else []
-        given += [grads.sinks] if problem.scoring.sinks is not None else []
-        return None, None, *given, grads.value
+        grads = step(problem, value, output, normalizer, d_output, None)
+        return None, None, *_listed(problem, grads), grads.value
 
 
-def _twice_differentiable(
-    problem: Problem,
-    value: Tensor,
-    d_output: Tensor | None,
-    d_normalizer: Tensor | None,
-    wanted: tuple[bool, ...],
+class _LogNormalizer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, problem: Problem, known: Tensor, backend: str, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs, known)
+        ctx.problem, ctx.backend = problem, backend
+        return known.clone()
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, d_normalizer: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        *tensors, normalizer = ctx.saved_tensors
+        problem = _rebuilt(ctx.problem, tensors)
+        if torch.is_grad_enabled():
+            plain = reference.forward(problem, problem.key)[1]
+            wanted = ctx.needs_input_grad[3:]
+            return None, None, None, *_again(plain, tensors, wanted, d_normalizer)
+        # With values of 0 only the log-normaliser's own gradient is left.
+        value = problem.key.new_zeros((*problem.key.shape[:3], 1))
+        output = problem.query.new_zeros((*problem.query.shape[:3], 1))
+        step: Callable[..., Gradients] = KERNELS[ctx.backend].backward
+        grads = step(problem, value, output, normalizer, None, d_normalizer)
+        return None, None, None, *_listed(problem, grads)
+
+
+def _again(
+    plain: Tensor, inputs: list[Tensor], wanted: tuple[bool, ...], upward: Tensor
 ) -> list[Tensor | None]:
     """Return gradients that can be differentiated again, by way of the plain formula.
 
     Cost: O(queries · keys) memory: no fused kernel has a second derivative.
     """
-    output, normalizer = reference.forward(problem, value)
-    asked = [
-        (result, upward)
-        for result, upward in ((output, d_output), (normalizer, d_normalizer))
-        if upward is not None
-    ]
-    inputs = [*problem.tensors(), value]
-    grads = torch.autograd.grad(
-        [result for result, _ in asked],
-        [tensor for tensor, want in zip(inputs, wanted, strict=True) if want],
-        [upward for _, upward in asked],
-        create_graph=True,
-        allow_unused=True,
-    )
+    asked = [tensor for tensor, want in zip(inputs, wanted, strict=True) if want]
+    grads = torch.autograd.grad(plain, asked, upward, create_graph=True, allow_unused=True)
     remaining = iter(grads)
     return [next(remaining) if want else None for want in wanted]

@@ -45,6 +45,8 @@ _WRITES = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "_
 
 def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Do a torch function that has met a map."""
+    if func is torch.autograd.grad:
+        return gradient(*args, **kwargs)
     name = name_of(func)
     if name in _PLAIN:
         with torch._C.DisableTorchFunctionSubclass():
@@ -53,8 +55,6 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         raise _frozen(name)
     if _writes(name) and args and isinstance(args[0], AttentionMap):
         raise _frozen(name)
-    if func is torch.autograd.grad:
-        return gradient(*args, **kwargs)
     handler = TABLE.get(name)
     if handler is not None and not kwargs.get("out"):
         made = handler(*args, **kwargs)

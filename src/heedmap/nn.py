@@ -1,0 +1,249 @@
+"""Self-attention as a module: the one of the lesson, and what follows from it.
+
+Q = X·W_Q, K = X·W_K, V = X·W_V, output = softmax(Q·Kᵀ/√d)·V
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor, nn
+
+from heedmap import reductions
+from heedmap.attention import attention
+from heedmap.attention_map import AttentionMap
+from heedmap.errors import ArgumentError, ShapeError, UnsupportedError
+from heedmap.masks import Causal, Mask, Padding
+from heedmap.places import as_numbers
+
+
+class SelfAttention(nn.Module):
+    """Lets each position gather from all positions of its sequence, and shows how much.
+
+    Args:
+        input_dim: Features of each position of `x`.
+        attn_dim: Width of query, key and value over all heads together.
+        num_heads: How many heads share `attn_dim`.
+        kv_heads: How many heads of key and value there are; each serves neighbouring heads of
+            query. As many as `num_heads` unless given.
+        causal: Whether a position sees itself and earlier ones only.
+        bias: Whether the projections add a bias.
+        output_dim: Width of a last projection W_O; None for none.
+        dropout: The share of weights dropped while training. The map shows them undropped.
+        context_dim: Features of `context`, for cross-attention; those of `x` unless given.
+
+    Raises:
+        ArgumentError: for sizes that are not positive or do not divide each other.
+
+    Example:
+        >>> attend = SelfAttention(input_dim=4, attn_dim=8)
+        >>> output, weights = attend(torch.randn(2, 5, 4), mask=torch.ones(2, 5))
+        >>> output.shape, weights.shape
+        (torch.Size([2, 5, 8]), torch.Size([2, 5, 5]))
+
+    Source: Vaswani et al., “Attention is all you need”, 2017, section 3.2.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        attn_dim: int,
+        *,
+        num_heads: int = 1,
+        kv_heads: int | None = None,
+        causal: bool = False,
+        bias: bool = False,
+        output_dim: int | None = None,
+        dropout: float = 0.0,
+        context_dim: int | None = None,
+    ) -> None:
+        """Make the projections, initialised as `torch.nn.Linear` does."""
+        super().__init__()
+        kv_heads = num_heads if kv_heads is None else kv_heads
+        context_dim = input_dim if context_dim is None else context_dim
+        sizes = {
+            "input_dim": input_dim,
+            "attn_dim": attn_dim,
+            "num_heads": num_heads,
+            "kv_heads": kv_heads,
+            "context_dim": context_dim,
+            "output_dim": attn_dim if output_dim is None else output_dim,
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise ArgumentError(f"{name} must be 1 or more; got {size}.")
+        if attn_dim % num_heads:
+            raise ArgumentError(
+                f"attn_dim must be a multiple of num_heads; got {attn_dim} and {num_heads}."
+            )
+        if num_heads % kv_heads:
+            raise ArgumentError(
+                f"num_heads must be a multiple of kv_heads; got {num_heads} and {kv_heads}."
+            )
+        if not 0 <= dropout < 1:
+            raise ArgumentError(f"dropout must be from 0 to below 1; got {dropout}.")
+        self.input_dim, self.attn_dim, self.context_dim = input_dim, attn_dim, context_dim
+        self.num_heads, self.kv_heads = num_heads, kv_heads
+        self.causal, self.dropout = causal, dropout
+        kv_dim = attn_dim // num_heads * kv_heads
+        self.w_q = nn.Linear(input_dim, attn_dim, bias=bias)
+        self.w_k = nn.Linear(context_dim, kv_dim, bias=bias)
+        self.w_v = nn.Linear(context_dim, kv_dim, bias=bias)
+        self.w_o = None if output_dim is None else nn.Linear(attn_dim, output_dim, bias=bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch query input_dim"],
+        mask: Shaped[Tensor, "batch key"] | None = None,
+        *,
+        context: Float[Tensor, "batch key context_dim"] | None = None,
+    ) -> tuple[Float[Tensor, "batch query output_dim"], AttentionMap]:
+        """Return the new representation of each position, and the weights that made it.
+
+        Args:
+            x: The sequences.
+            mask: 1 or True for a valid position, 0 or False for padding; of `context` where it is
+                given, else of `x`. Padded positions are looked at by none, but still look.
+            context: What is looked at, for cross-attention; `x` unless given.
+
+        Returns:
+            The output, and the map: ``[batch, query, key]`` with one head, else
+            ``[batch, heads, query, key]``. A position with nothing to look at has output 0
+            (before W_O) and weights 0.
+
+        Raises:
+            ShapeError: for sizes that do not fit.
+            ArgumentError: for a mask with other numbers than 0 and 1.
+
+        Cost: O(query · key) time; memory of the output.
+        """
+        self._check("x", x, self.input_dim)
+        source = x if context is None else context
+        self._check("context", source, self.context_dim)
+        visible = self._mask(mask, source)
+        if isinstance(visible, Padding):
+            source = _without_junk(source, visible.valid)
+        x = source if context is None else x
+        query = self._heads(self.w_q(x), self.num_heads)
+        key = self._heads(self.w_k(source), self.kv_heads)
+        value = self._heads(self.w_v(source), self.kv_heads)
+        rule = visible & Causal() if visible and self.causal else visible
+        rule = Causal() if rule is None and self.causal else rule
+        if self.training and self.dropout:
+            weights = AttentionMap.from_factors(query, key, mask=rule)
+            output = _gather_dropped(weights, value, self.dropout)
+        else:
+            output, weights = attention(query, key, value, mask=rule)
+        if self.num_heads > 1:
+            output = output.transpose(1, 2).flatten(2)
+        return (output if self.w_o is None else self.w_o(output)), weights
+
+    @classmethod
+    def from_multihead_attention(cls, module: nn.MultiheadAttention) -> "SelfAttention":
+        """Return the same layer with the weights of a `torch.nn.MultiheadAttention`.
+
+        Inputs are ``[batch, positions, features]`` whatever its `batch_first` says, and the
+        weights are per head.
+
+        Raises:
+            UnsupportedError: for added key positions (`add_bias_kv`, `add_zero_attn`), and for
+                keys and values of different sources (`kdim` other than `vdim`).
+
+        Example:
+            >>> layer = SelfAttention.from_multihead_attention(nn.MultiheadAttention(8, 2))
+            >>> layer.num_heads, layer.attn_dim
+            (2, 8)
+        """
+        if module.bias_k is not None or module.add_zero_attn:
+            raise UnsupportedError(
+                "module must have neither add_bias_kv nor add_zero_attn; it has. They add keys "
+                "that belong to no position."
+            )
+        if module.kdim != module.vdim:
+            raise UnsupportedError(
+                f"module must have kdim = vdim; got {module.kdim} and {module.vdim}."
+            )
+        made = cls(
+            module.embed_dim,
+            module.embed_dim,
+            num_heads=module.num_heads,
+            bias=module.in_proj_bias is not None,
+            output_dim=module.embed_dim,
+            dropout=module.dropout,
+            context_dim=module.kdim,
+        )
+        made.to(module.out_proj.weight)
+        made.load_state_dict(module.state_dict())
+        return made.train(module.training)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Accept the names of `torch.nn.MultiheadAttention`, packed and split, as well as ours."""
+        for kind in ("weight", "bias"):
+            packed = state_dict.pop(f"{prefix}in_proj_{kind}", None)
+            if packed is not None:
+                for name, part in zip("qkv", packed.chunk(3), strict=True):
+                    state_dict[f"{prefix}w_{name}.{kind}"] = part
+            if (outer := state_dict.pop(f"{prefix}out_proj.{kind}", None)) is not None:
+                state_dict[f"{prefix}w_o.{kind}"] = outer
+        for name in "qkv":
+            if (split := state_dict.pop(f"{prefix}{name}_proj_weight", None)) is not None:
+                state_dict[f"{prefix}w_{name}.weight"] = split
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        """Say what the projections alone do not show."""
+        words = [f"num_heads={self.num_heads}", f"kv_heads={self.kv_heads}"]
+        words += ["causal=True"] if self.causal else []
+        words += [f"dropout={self.dropout}"] if self.dropout else []
+        return ", ".join(words)
+
+    def _check(self, name: str, given: Tensor, features: int) -> None:
+        if given.ndim != 3 or given.shape[-1] != features:
+            raise ShapeError(
+                f"{name} must be [batch, positions, features] with {features} features; "
+                f"got {list(given.shape)}."
+            )
+
+    def _mask(self, mask: Tensor | None, source: Tensor) -> Mask | None:
+        if mask is None:
+            return None
+        if mask.shape != source.shape[:2]:
+            raise ShapeError(
+                f"mask must be [batch, positions] = {list(source.shape[:2])}; "
+                f"got {list(mask.shape)}."
+            )
+        return Padding(mask)
+
+    def _heads(self, projected: Tensor, heads: int) -> Tensor:
+        if self.num_heads == 1:
+            return projected
+        return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _without_junk(source: Tensor, valid: Tensor) -> Tensor:
+    """Return the sequences with 0 for padded positions that hold NaN or infinity.
+
+    A padded position still looks, and what it sees is no matter; but NaN in its query would reach
+    the gradient of every key.
+    """
+    junk = ~valid & ~torch.isfinite(source).all(-1)
+    return torch.where(junk[..., None], 0, source) if bool(junk.any()) else source
+
+
+def _gather_dropped(weights: AttentionMap, value: Tensor, dropout: float) -> Tensor:
+    """Return dropout(weights) @ value, keeping neither weights nor what was dropped.
+
+    Which weights are dropped follows from one seed and the place of the block, so that the
+    backward pass drops the same ones.
+    """
+    rule = weights._rule
+    kv_heads = 1 if value.ndim == 3 else value.shape[1]
+    heads = rule.sizes[0] // value.shape[0]
+    stack = value.reshape(-1, *value.shape[-2:])
+    numbers = as_numbers(range(rule.sizes[0]), value.device)
+    which = numbers // heads * kv_heads + numbers % heads // (heads // kv_heads)
+    seed = int(torch.randint(2**62, ()))
+    made = reductions.multiply(rule, stack, which, drop=reductions.Drop(dropout, seed))
+    return made.reshape(*weights.shape[:-1], value.shape[-1]).to(value.dtype)
