@@ -1,0 +1,63 @@
+"""Whether a head looks at moments that are alike, far away in time: the checkerboard in a map."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from heedmap.look.running import Run
+
+MOST_MOMENTS = 400
+"""Maps are compared as pictures of at most so many moments on a side."""
+
+LEAST_SECONDS = 0.1
+"""Shorter moments have no voice of their own."""
+
+FAR_SECONDS = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Alikeness:
+    """Pairs of moments, by the plain features of sound or film.
+
+    Attributes:
+        most: Pairs more than a second apart, the third most alike of each row.
+        least: The third least alike.
+    """
+
+    most: Bool[Tensor, "moments moments"]
+    least: Bool[Tensor, "moments moments"]
+
+    @classmethod
+    def of(cls, run: Run) -> "Alikeness | None":
+        """Return the pairs of a sound or film, or None for a text, or where nothing is far."""
+        if run.plain is None:
+            return None
+        spans = run.axis.spans
+        length = spans[-1][1] - spans[0][0]
+        count = max(min(MOST_MOMENTS, len(spans), int(length / LEAST_SECONDS)), 1)
+        middles = spans[0][0] + (torch.arange(count) + 0.5) * length / count
+        begins = torch.tensor([start for start, _ in run.plain.axis.spans])
+        held = (torch.searchsorted(begins, middles, right=True) - 1).clamp_min(0)
+        values = run.plain.values[held]
+        pairs = (middles[:, None] - middles).abs() > FAR_SECONDS
+        if run.sounding is not None:
+            sounding = run.sounding[held]
+            pairs &= sounding[:, None] & sounding
+        if not bool(pairs.any()):
+            return None
+        alike = (values @ values.T).masked_fill(~pairs, torch.nan)
+        most = alike >= alike.nanquantile(2 / 3, dim=1, keepdim=True)
+        least = alike <= alike.nanquantile(1 / 3, dim=1, keepdim=True)
+        # Where all are equally alike there are no two thirds.
+        return cls(most & ~least, least & ~most)
+
+    def ratios(self, weights: Float[Tensor, "heads query key"]) -> Float[Tensor, " heads"]:
+        """Return for each head the mean weight on the most alike over that on the least alike.
+
+        Cost: one pass over the map; memory of a small picture of each head.
+        """
+        count = len(self.most)
+        pictures = weights.pool(count, count).float()  # pyright: ignore[reportAttributeAccessIssue]
+        return pictures[:, self.most].mean(1) / pictures[:, self.least].mean(1).clamp_min(1e-30)
