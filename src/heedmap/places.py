@@ -144,5 +144,6 @@ def split(size: int, step: int) -> Iterator[range]:
     >>> list(split(5, 2))
     [range(0, 2), range(2, 4), range(4, 5)]
     """
-    for start in range(0, size, max(step, 1)):
+    step = max(step, 1)
+    for start in range(0, size, step):
         yield range(start, min(start + step, size))
