@@ -6,13 +6,19 @@ The output **and** the exact weights, at the memory of the output alone::
     weights[0, 3, 40_000].topk(5)      # the five most looked at, of a map that is never stored
 """
 
-from heedmap.attention import attention
-from heedmap.attention_map import AttentionMap
-from heedmap.axes import Axis, Sequence
-from heedmap.budget import dense_budget
-from heedmap.errors import HeedmapError
-from heedmap.masks import Causal, Documents, Mask, Padding, Visible, Window
-from heedmap.summary import Summary
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heedmap.attention import attention
+    from heedmap.attention_map import AttentionMap
+    from heedmap.axes import Axis, Sequence
+    from heedmap.budget import dense_budget
+    from heedmap.errors import HeedmapError
+    from heedmap.masks import Causal, Documents, Mask, Padding, Visible, Window
+    from heedmap.summary import Summary
 
 __all__ = [
     "AttentionMap",
@@ -29,3 +35,47 @@ __all__ = [
     "attention",
     "dense_budget",
 ]
+
+# Loaded when they are first asked for, so that `heedmap --help` need not wait for torch.
+_MODULES = {
+    "AttentionMap": "attention_map",
+    "Axis": "axes",
+    "Causal": "masks",
+    "Documents": "masks",
+    "HeedmapError": "errors",
+    "Mask": "masks",
+    "Padding": "masks",
+    "Sequence": "axes",
+    "Summary": "summary",
+    "Visible": "masks",
+    "Window": "masks",
+    "attention": "attention",
+    "dense_budget": "budget",
+}
+
+
+class _Package(ModuleType):
+    """This package, in which `heedmap.attention` is the function and never its module.
+
+    Importing a module of a package puts it there under its name.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "attention" and isinstance(value, ModuleType):
+            value = value.attention
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

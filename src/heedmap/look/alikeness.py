@@ -15,6 +15,7 @@ LEAST_SECONDS = 0.1
 """Shorter moments have no voice of their own."""
 
 FAR_SECONDS = 1.0
+"""Sound and pictures hardly change within less, so that neighbours are alike in any case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +54,17 @@ class Alikeness:
         # Where all are equally alike there are no two thirds.
         return cls(most & ~least, least & ~most)
 
-    def ratios(self, weights: Float[Tensor, "heads query key"]) -> Float[Tensor, " heads"]:
-        """Return for each head the mean weight on the most alike over that on the least alike.
+    def preference(self, weights: Float[Tensor, "heads query key"]) -> Float[Tensor, " heads"]:
+        """Return for each head how often an alike pair has more weight than an unlike one.
+
+        It is 0.5 for a head that does not care and 1 for one that always prefers what is alike
+        (the area under the curve of the two kinds). As it counts comparisons, a few large weights
+        do not decide it.
 
         Cost: one pass over the map; memory of a small picture of each head.
         """
         count = len(self.most)
         pictures = weights.pool(count, count).float()  # pyright: ignore[reportAttributeAccessIssue]
-        return pictures[:, self.most].mean(1) / pictures[:, self.least].mean(1).clamp_min(1e-30)
+        most, least = pictures[:, self.most], pictures[:, self.least].sort(1).values
+        below = torch.searchsorted(least, most) + torch.searchsorted(least, most, right=True)
+        return below.double().mean(1) / (2 * max(least.shape[1], 1))

@@ -34,8 +34,8 @@ def choose(
     What `layer` and `head` leave open is decided so: for a text with repeats, the head named
     “repeated word” in which the query, if it has repeats, gives them most, or else in which
     repeats get most beyond their distance; for sound and film, among heads that give at least a
-    third of their weight to moments more than a second away, the one that prefers the most alike
-    of these most strongly; else the least even head that is no sink.
+    third of their weight to moments more than a second away, the one that prefers those that are
+    alike most often; else the least even head that is no sink.
 
     Raises:
         ArgumentError: if there is no such layer or head.
@@ -53,13 +53,13 @@ def choose(
     repeated = [figures for figures in left if names[id(figures)] == REPEATED]
     if repeated:
         return _most_repeated(run, repeated, query)
-    far = [f for f in left if f.alike is not None and (f.far or 0) >= SOME_FAR]
+    far = [f for f in left if f.prefers_alike is not None and (f.far or 0) >= SOME_FAR]
     if far:
-        found = max(far, key=lambda figures: figures.alike or 0)
+        found = max(far, key=lambda figures: figures.prefers_alike or 0)
         return _choice(
             found,
-            f"of the heads that look further than a second, the one that most prefers what is "
-            f"alike by plain features: {found.alike:.1f} times the weight of what is not",
+            "of the heads that look further than a second, the one that prefers what is alike by "
+            f"plain features most often: in {found.prefers_alike:.0%} of comparisons",
         )
     open_eyed = [f for f in left if names[id(f)] not in (FIRST, SPECIAL)] or left
     found = min(open_eyed, key=lambda figures: figures.evenness)

@@ -7,16 +7,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from heedmap.look.alikeness import Alikeness
+from heedmap.look.alikeness import FAR_SECONDS, Alikeness
 from heedmap.look.repeats import Repeats
 from heedmap.look.running import Layer, Run
 from heedmap.look.segments import numbers_of
 
 STRIP_CELLS = 1 << 22
 """How many weights are made at a time: 16 MB of them."""
-
-FAR_SECONDS = 1.0
-"""Sound and pictures hardly change within less, so that neighbours are alike in any case."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,9 @@ class HeadFigures:
         own_segment_beyond_distance: That share, less what the head gives to moments at the same
             distances that lie in other segments.
         far: For sound and film, the share on moments more than a second away.
-        alike: For sound and film, how many times as much weight a moment more than a second away
-            gets if it is among the third most alike by plain features, than among the third least.
+        prefers_alike: For sound and film, among moments more than a second away: how often one of
+            the third most alike by plain features gets more weight than one of the third least; 0.5
+            is no preference.
     """
 
     layer: int
@@ -61,7 +59,7 @@ class HeadFigures:
     on_own_segment: float | None = None
     own_segment_beyond_distance: float | None = None
     far: float | None = None
-    alike: float | None = None
+    prefers_alike: float | None = None
 
 
 def measure(run: Run) -> list[HeadFigures]:
@@ -76,7 +74,7 @@ def measure(run: Run) -> list[HeadFigures]:
     for number, layer in enumerate(run.layers):
         found = _measure_layer(layer, run, repeats, segments)
         if alikeness is not None:
-            found["alike"] = alikeness.ratios(layer.weights)
+            found["prefers_alike"] = alikeness.preference(layer.weights)
         for head in range(layer.weights.shape[0]):
             values = {name: float(column[head]) for name, column in found.items()}
             figures.append(HeadFigures(number, head, **_without_nan(values)))
@@ -189,6 +187,6 @@ def _by_distance(tile: Float[Tensor, "heads rows keys"]) -> Float[Tensor, "heads
 
 def _without_nan(values: dict[str, float]) -> dict[str, float]:
     # A single position has nothing before it, after it, or far away.
-    optional = ("on_special", "on_repeats", "repeats_beyond_distance", "alike")
+    optional = ("on_special", "on_repeats", "repeats_beyond_distance", "prefers_alike")
     kept = {k: v for k, v in values.items() if not (k in optional and math.isnan(v))}
     return {k: 0.0 if math.isnan(v) else v for k, v in kept.items()}

@@ -12,8 +12,8 @@ CLEAR_EXCESS = 0.15
 SOME_FAR = 1 / 3
 """A head that gives less to moments more than a second away is about what is near."""
 
-CLEARLY_ALIKE = 1.5
-"""Half as much again to moments that are alike: 1.0 would be no preference."""
+CLEARLY_ALIKE = 2 / 3
+"""Two comparisons of three won by what is alike; one of two would be no preference."""
 
 NEARLY_EVEN = 0.9
 """Entropy as a share of the largest possible, above which no key stands out much."""
@@ -33,11 +33,12 @@ RULES = (
     f"weight; “{REPEATED}” if repeats of a token get at least {CLEAR_EXCESS:g} more than other "
     f"keys at the same distances; “{FIRST}” and “{SPECIAL}” if they get more than {MOST:g}; "
     f"“{SAME_SEGMENT}” if a moment's own segment gets more than {MOST:g}, and at least "
-    f"{CLEAR_EXCESS:g} more than other segments at the same distances; “similar sound” or “similar "
-    f"picture” if more than {SOME_FAR:.2g} goes further than a second, and there at least "
-    f"{CLEARLY_ALIKE:g} times as much to the third that is most alike by plain features as to the "
-    f"third that is least; “{NEAR}” if that second gets more than {MOST:g}; “{BROAD}” if the "
-    f"entropy is more than {NEARLY_EVEN:g} of the largest possible; else “{MIXED}”."
+    f"{CLEAR_EXCESS:g} more than other segments at the same distances; “similar sound” or "
+    f"“similar picture” if at least {SOME_FAR:.2g} goes further than a second, and there the third "
+    "that is most alike by plain features gets more than the third that is least in at least "
+    f"{CLEARLY_ALIKE:.2g} of comparisons; “{NEAR}” if that second gets more than {MOST:g}; "
+    f"“{BROAD}” if the entropy is more than {NEARLY_EVEN:g} of the largest possible; else "
+    f"“{MIXED}”."
 )
 
 
@@ -65,7 +66,7 @@ def label_of(figures: HeadFigures, kind: str) -> str:
 
 def is_far_and_alike(figures: HeadFigures) -> bool:
     """Return whether a head prefers what is alike, among what is far away in time."""
-    return _at_least(figures.far, SOME_FAR) and _at_least(figures.alike, CLEARLY_ALIKE)
+    return _at_least(figures.far, SOME_FAR) and _at_least(figures.prefers_alike, CLEARLY_ALIKE)
 
 
 def _follows_segments(figures: HeadFigures) -> bool:

@@ -194,11 +194,14 @@ def _labels(made: Run, heads: Sequence[HeadFigures]) -> tuple[tuple[str, ...], .
 
 def _rows(made: Run, choice: Choice, query: Sequence[int]) -> tuple[Row, ...]:
     weights = made.layers[choice.layer].weights[choice.head]
-    if query:
-        return (query_row(weights, made.axis, query),)
     if made.kind == "text":
-        return token_rows(weights, made.axis)
-    return moment_rows(weights, made.axis, numbers_of(made))
+        row = query_row(weights, made.axis, query) if query else None
+        return (row,) if row else token_rows(weights, made.axis)
+    segments = numbers_of(made)
+    shots = (segments + 1).tolist() if made.kind == "video" else None
+    if query:
+        return (query_row(weights, made.axis, query, shots),)
+    return moment_rows(weights, made.axis, segments, shots)
 
 
 def _segments(made: Run) -> tuple[tuple[float, float], ...]:

@@ -4,11 +4,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from heedmap.axes import Axis
 from heedmap.look.choosing import Choice
 from heedmap.look.labels import MIXED
 from heedmap.look.running import Run
 from heedmap.plot import find_fonts, plot_arcs, plot_atlas, plot_heatmap, plot_timeline, save_figure
 from heedmap.plot.arcs import MOST_TOKENS
+
+LEAST_BAR_SECONDS = 0.1
 
 
 def draw(
@@ -40,14 +47,37 @@ def _pictures(
     if heads == 1:
         title = f"{run.layers[0].name}: {labels[0][0]}"
     name = f"layer{choice.layer}-head{choice.head}.png"
-    yield name, plot_heatmap(weights, query_axis=run.axis, key_axis=run.axis, title=title)
+    # What a model looks at far away in a sound is faint beside what is near.
+    faint = run.kind == "audio"
+    yield (
+        name,
+        plot_heatmap(weights, query_axis=run.axis, key_axis=run.axis, log=faint, title=title),
+    )
     if run.kind == "text":
         part = arcs_part(run, query)
         queries = [i - part.start for i in query] or None
         cut = weights[part.start : part.stop, part.start : part.stop]
         yield "arcs.png", plot_arcs(cut, run.axis.take(part), queries=queries)
     elif query:
-        yield "timeline.png", plot_timeline(weights[query[0]], run.axis, query=query[0])
+        yield "timeline.png", _timeline(weights[query[0]], run, query[0])
+
+
+def _timeline(shares: Float[Tensor, " key"], run: Run, query: int) -> Any:
+    """Return a timeline in stretches of at least a tenth of a second: finer ones are no bars."""
+    spans = run.axis.spans
+    length = spans[-1][1] - spans[0][0]
+    size = max(round(LEAST_BAR_SECONDS * len(spans) / length), 1) if run.kind == "audio" else 1
+    if size == 1:
+        return plot_timeline(shares, run.axis, query=query)
+    sums = torch.nn.functional.pad(shares.to_dense().float(), (0, -len(spans) % size))
+    stretches = [
+        (spans[i][0], spans[min(i + size, len(spans)) - 1][1]) for i in range(0, len(spans), size)
+    ]
+    axes = plot_timeline(
+        sums.reshape(-1, size).sum(1), Axis.of_seconds(stretches), query=query // size
+    )
+    axes.set_ylabel(f"weight of each {size * length / len(spans):.2g} s")
+    return axes
 
 
 def arcs_part(run: Run, query: Sequence[int]) -> range:

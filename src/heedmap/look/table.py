@@ -38,11 +38,23 @@ class Row:
     keys: tuple[Key, ...]
 
 
-def query_row(weights: Float[Tensor, "query key"], axis: Axis, positions: Sequence[int]) -> Row:
-    """Return what a query looks at most; of several positions, the mean of their weights."""
+def query_row(
+    weights: Float[Tensor, "query key"],
+    axis: Axis,
+    positions: Sequence[int],
+    shots: Sequence[int] | None = None,
+) -> Row:
+    """Return what a query looks at most; of several positions, the mean of their weights.
+
+    Args:
+        weights: One head.
+        axis: What its positions are.
+        positions: The query.
+        shots: For film, the number of the shot that each position lies in, for the remarks.
+    """
     shares = weights[torch.tensor(positions)].to_dense().float().mean(0)
-    text = " ".join(axis.describe(i) for i in positions)
-    return Row(tuple(positions), text, _keys(shares, axis, positions, MOST_KEYS))
+    text = " ".join(_in_shot(axis, i, shots) for i in positions)
+    return Row(tuple(positions), text, _keys(shares, axis, positions, MOST_KEYS, shots))
 
 
 def token_rows(weights: Float[Tensor, "query key"], axis: Axis) -> tuple[Row, ...]:
@@ -61,28 +73,33 @@ def token_rows(weights: Float[Tensor, "query key"], axis: Axis) -> tuple[Row, ..
 def moment_rows(
     weights: Float[Tensor, "query key"],
     axis: Axis,
-    segments: Int[Tensor, " positions"] | None,
+    segments: Int[Tensor, " positions"],
+    shots: Sequence[int] | None = None,
 ) -> tuple[Row, ...]:
     """Return what some moments look at: the middle of each segment, or evenly spaced ones.
 
-    The middles are taken where there are 2 to 10 segments.
+    The middles are taken where there are 2 to 10 segments. `shots` are as for `query_row`.
     """
     count = len(axis)
     moments = [round((i + 0.5) * count / MOMENTS - 0.5) for i in range(MOMENTS)]
-    if segments is not None and 2 <= len(segments.unique()) <= MOMENTS:
+    if 2 <= len(segments.unique()) <= MOMENTS:
         moments = [int((segments == n).nonzero().median()) for n in segments.unique()]
     return tuple(
         Row(
             (moment,),
-            axis.describe(moment),
-            _keys(weights[moment].to_dense().float(), axis, [moment], KEYS_OF_A_MOMENT),
+            _in_shot(axis, moment, shots),
+            _keys(weights[moment].to_dense().float(), axis, [moment], KEYS_OF_A_MOMENT, shots),
         )
         for moment in sorted(set(moments))
     )
 
 
 def _keys(
-    shares: Float[Tensor, " key"], axis: Axis, query: Sequence[int], most: int
+    shares: Float[Tensor, " key"],
+    axis: Axis,
+    query: Sequence[int],
+    most: int,
+    shots: Sequence[int] | None,
 ) -> tuple[Key, ...]:
     """Return the largest shares; those of sound and film by stretches of about half a second."""
     size = _stretch_positions(axis)
@@ -93,9 +110,15 @@ def _keys(
     for weight, number in zip(found.values.tolist(), found.indices.tolist(), strict=True):
         held = stretches[number]
         strongest = held[int(shares[held.start : held.stop].argmax())]
-        remark = "itself" if any(i in held for i in query) else ""
-        keys.append(Key(strongest, _describe(axis, held), weight, remark))
+        remarks = [f"shot {shots[strongest]}"] if shots else []
+        remarks += ["itself"] if any(i in held for i in query) else []
+        keys.append(Key(strongest, _describe(axis, held), weight, ", ".join(remarks)))
     return tuple(keys)
+
+
+def _in_shot(axis: Axis, position: int, shots: Sequence[int] | None) -> str:
+    described = axis.describe(position)
+    return f"{described}, shot {shots[position]}" if shots else described
 
 
 def _stretch_positions(axis: Axis) -> int:

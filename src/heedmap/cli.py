@@ -1,0 +1,183 @@
+"""The command line: ``heedmap look INPUT``.
+
+Results go to standard output, progress and errors to standard error. The status is 0 when done, 1
+when something failed, 2 for wrong usage or input, 130 when interrupted. What takes long to import
+is imported inside the commands, so that ``--help`` answers at once.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from heedmap.errors import ArgumentError, HeedmapError
+
+DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+EXAMPLES = """\
+examples:
+  heedmap look "to be or not to be" --query be#2
+  heedmap look interview.wav --query 12.5s
+  heedmap look holiday.mp4 -o pictures
+  some-command | heedmap look -
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status of the command line, after doing what it says.
+
+    Args:
+        arguments: The words after the name of the program; those of this process when None.
+    """
+    try:
+        options = _parser().parse_args(arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        status = options.command(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read the output has closed it; Python must not try to write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        print("heedmap: interrupted; nothing was written.", file=sys.stderr)
+        return INTERRUPTED
+    except HeedmapError as error:
+        if options.debug:
+            raise
+        print(f"heedmap: {_one_line(error)}", file=sys.stderr)
+        return WRONG_INPUT if isinstance(error, ArgumentError) else FAILED
+    except Exception as error:
+        if options.debug:
+            raise
+        print(
+            f"heedmap: {type(error).__name__}: {_one_line(error)} "
+            "This should not happen; add --debug to see where.",
+            file=sys.stderr,
+        )
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="heedmap",
+        description="See what attention looks at, in text, sound and film.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, help="print the version and stop")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_look(commands)
+    return parser
+
+
+def _add_look(commands: Any) -> None:
+    about = "look at a text, a sound or a film: pictures, a table, a name for each head"
+    parser = commands.add_parser(
+        "look",
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "input", metavar="INPUT", help="words, a file (text, sound, film), or - for standard input"
+    )
+    parser.add_argument(
+        "--text", action="store_true", help="INPUT are words, even if they look like a file's name"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="a folder or a name on the Hugging Face hub; none for attention over plain features. "
+        "Without it: multilingual-e5-small for text, Whisper tiny.en for sound, none for film",
+    )
+    parser.add_argument("--layer", type=int, metavar="N", help="the layer to show large, from 0")
+    parser.add_argument("--head", type=int, metavar="N", help="the head to show large, from 0")
+    parser.add_argument(
+        "--query",
+        metavar="Q",
+        help="what shall look: a token (word, or word#2 for the second), a position (@7), a time "
+        "(12.5s, 1:02.5), a film frame (f250)",
+    )
+    parser.add_argument(
+        "--start",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="where in a sound to begin; some models take 30 s at a time",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FOLDER", help="default: heedmap-out/NAME"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace the results of an earlier look in FOLDER"
+    )
+    parser.add_argument("--json", action="store_true", help="print summary.json, not a table")
+    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    parser.set_defaults(command=_look)
+
+
+def _look(options: argparse.Namespace) -> int:
+    from heedmap.look.folder import as_json, folder_name
+    from heedmap.look.looking import look
+    from heedmap.look.report import report
+    from heedmap.look.running import open_source
+    from heedmap.media import Text
+
+    if options.input == "-" and not options.text:
+        media = Text.of_bytes(sys.stdin.buffer.read(), "standard input")
+    elif options.text:
+        media = Text.of(options.input)
+    else:
+        media = open_source(options.input)
+    words = isinstance(media, Text) and media.name in ("the text", "standard input")
+    name = media.text if isinstance(media, Text) and words else Path(media.name).stem
+    seen = look(
+        media,
+        model=options.model,
+        layer=options.layer,
+        head=options.head,
+        query=options.query,
+        output=options.output or Path("heedmap-out", folder_name(name)),
+        force=options.force,
+        start_seconds=options.start,
+        progress=_progress,
+    )
+    sys.stdout.write(as_json(seen.summary()) if options.json else report(seen))
+    return DONE
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"heedmap {version('heedmap')}")
+        parser.exit(DONE)
+
+
+def _interrupt(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
