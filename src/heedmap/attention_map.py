@@ -31,8 +31,12 @@ from heedmap.lazy_weights import (
 from heedmap.masks import Mask
 from heedmap.places import blocks
 from heedmap.problem import Problem, make_problem
+from heedmap.scoring import Scoring
 from heedmap.stream import spread
 from heedmap.summary import Summary, summarize
+
+SAVED_FORM = 1
+"""The form in which maps are saved; another number is refused."""
 
 SMALL_CELLS = 1000
 """Up to how many cells `repr` shows in full, as torch does."""
@@ -310,7 +314,7 @@ class AttentionMap(Tensor):
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Save the factors, mask and scale, never the cells."""
         del protocol
-        return _rebuilt, (self._detached()._rule, self._lead, self._kept, self.dtype)
+        return _rebuilt, (SAVED_FORM, self._detached()._rule, self._lead, self._kept, self.dtype)
 
     @classmethod
     def __torch_function__(
@@ -442,7 +446,22 @@ def describe(held: AttentionMap) -> str:
 
 
 def _rebuilt(
-    rule: LazyMatrix, lead: tuple[int, ...], kept: tuple[bool, bool], dtype: torch.dtype
+    form: int, rule: LazyMatrix, lead: tuple[int, ...], kept: tuple[bool, bool], dtype: torch.dtype
 ) -> AttentionMap:
     """Make a map again from what was saved of it."""
+    if form != SAVED_FORM:
+        raise UnsupportedError(
+            f"a saved map must have form {SAVED_FORM}; got {form}. Another version of heedmap "
+            "wrote it."
+        )
     return AttentionMap(rule, lead, kept, dtype)
+
+
+def _kinds(base: type) -> list[type]:
+    return [base, *(kind for sub in base.__subclasses__() for kind in _kinds(sub))]
+
+
+# So that torch.load, which makes only what it is told to trust, makes maps.
+torch.serialization.add_safe_globals(
+    [_rebuilt, range, Problem, Scoring, LogNormalizer, *_kinds(LazyMatrix), *_kinds(Mask)]
+)

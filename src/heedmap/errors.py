@@ -8,7 +8,7 @@ expect, so that both ``except heedmap.HeedmapError`` and ``except ValueError`` w
     │   ├── ShapeError                     sizes that do not fit each other
     │   └── InputError                     a text, file, or place in it that cannot be used
     ├── DTypeError         (TypeError)     a number type that is not supported
-    ├── FrozenError        (TypeError)     an attempt to write into a map
+    ├── FrozenError        (RuntimeError)  an attempt to write into a map
     ├── BudgetError        (MemoryError)   a dense matrix larger than the caller allows
     ├── UnsupportedError   (RuntimeError)  asked for something that cannot be had exactly
     ├── MissingExtraError  (ImportError)   a package of an optional extra is not installed
@@ -39,8 +39,11 @@ class DTypeError(HeedmapError, TypeError):
     """A number type that is not supported."""
 
 
-class FrozenError(HeedmapError, TypeError):
-    """An attempt to write into a map."""
+class FrozenError(HeedmapError, RuntimeError):
+    """An attempt to write into a map.
+
+    Not a TypeError: torch takes one in ``weights += 1`` as a hint to try ``weights + 1``.
+    """
 
 
 class BudgetError(HeedmapError, MemoryError):

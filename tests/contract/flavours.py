@@ -115,7 +115,10 @@ def derived() -> dict[str, tuple[AttentionMap, Tensor]]:
         "selected": (weights[:, order, 1:-1, ::2], dense[:, order, 1:-1, ::2]),
         "selected twice": (weights[1][..., order, 2:][1:], dense[1][..., order, 2:][1:]),
         "stacked": (torch.stack([weights, weights * 2], 1), torch.stack([dense, dense * 2], 1)),
-        "joined": (torch.cat([weights, weights[:, :, :4]], 2), torch.cat([dense, dense[:, :, :4]], 2)),
+        "joined": (
+            torch.cat([weights, weights[:, :, :4]], 2),
+            torch.cat([dense, dense[:, :, :4]], 2),
+        ),
         "computed": ((weights + weights.mT).clamp(max=0.9), (dense + dense.mT).clamp(max=0.9)),
         "chained": (weights @ weights, dense @ dense),
     }

@@ -175,9 +175,11 @@ def cross_attention_for_word_times(maps: Maps) -> Tensor:
 def test_p07_cross_attention_for_word_times() -> None:
     agree(cross_attention_for_word_times, make(SMALL, layers=6, queries=1), atol=1e-5)
     lazily(
-        lambda maps: torch.stack([torch.cat(maps[:3], 2)[:, 1], torch.cat(maps[3:], 2)[:, 0]])
-        .permute(1, 0, 2, 3)[..., :10]
-        .mean(-2),
+        lambda maps: (
+            torch.stack([torch.cat(maps[:3], 2)[:, 1], torch.cat(maps[3:], 2)[:, 0]])
+            .permute(1, 0, 2, 3)[..., :10]
+            .mean(-2)
+        ),
         make(LARGE, layers=6, queries=1),
     )
 

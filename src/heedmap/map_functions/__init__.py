@@ -51,12 +51,14 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     if name in _PLAIN:
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
-    if kwargs.get("out") is not None and _holds_map(kwargs["out"]):
+    if (out := kwargs.get("out")) is not None and _holds_map(out):
         raise _frozen(name)
+    if "out" in kwargs and out is None:
+        kwargs = {key: given for key, given in kwargs.items() if key != "out"}
     if _writes(name) and args and isinstance(args[0], AttentionMap):
         raise _frozen(name)
     handler = TABLE.get(name)
-    if handler is not None and not kwargs.get("out"):
+    if handler is not None and "out" not in kwargs:
         made = handler(*args, **kwargs)
         if made is not NotImplemented:
             return made

@@ -17,7 +17,7 @@ from heedmap.map_functions.table import TABLE, alias, on
 def _pointwise(name: str, *args: Any, **kwargs: Any) -> Any:
     maps = [a for a in args if isinstance(a, AttentionMap)]
     tensors = [a for a in args if isinstance(a, Tensor)]
-    if kwargs.pop("out", None) is not None or any(held._kept != (True, True) for held in maps):
+    if any(held._kept != (True, True) for held in maps):
         return NotImplemented
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     lead, tail = tuple(shape[:-2]), tuple(shape[-2:])
