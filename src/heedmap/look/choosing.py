@@ -9,7 +9,7 @@ from heedmap.errors import ArgumentError
 from heedmap.look.figures import HeadFigures
 from heedmap.look.labels import FIRST, REPEATED, SOME_FAR, SPECIAL, label_of
 from heedmap.look.repeats import Repeats
-from heedmap.look.running import Run
+from heedmap.look.running import Run, rows_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _most_repeated(run: Run, heads: list[HeadFigures], query: Sequence[int]) -> 
         )
 
     def on_repeats(figures: HeadFigures) -> float:
-        rows = run.layers[figures.layer].weights[figures.head, torch.tensor(asking)].to_dense()
+        rows = rows_of(run.layers[figures.layer].weights[figures.head, torch.tensor(asking)])
         related = torch.cat([repeats.tile(range(i, i + 1)) for i in asking])
         return float((rows * related).sum(1).mean())
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heedmap.look.alikeness import FAR_SECONDS, Alikeness
 from heedmap.look.repeats import Repeats
-from heedmap.look.running import Layer, Run
+from heedmap.look.running import Layer, Run, rows_of
 from heedmap.look.segments import numbers_of
 
 STRIP_CELLS = 1 << 22
@@ -95,7 +95,7 @@ def _measure_layer(
     step = max(STRIP_CELLS // (heads * keys), 1)
     for start in range(0, queries, step):
         rows = range(start, min(start + step, queries))
-        tile = layer.weights[:, rows.start : rows.stop].to_dense().float()
+        tile = rows_of(layer.weights[:, rows.start : rows.stop])
         places = torch.arange(keys) - torch.arange(rows.start, rows.stop)[:, None]
         sums.add("entropy_nats", torch.special.entr(tile).sum((1, 2)), len(rows))
         sums.add("mean_distance", (tile * places.abs()).sum((1, 2)), len(rows))

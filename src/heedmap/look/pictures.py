@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
 
+from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
 from heedmap.look.choosing import Choice
 from heedmap.look.labels import MIXED
-from heedmap.look.running import Run
+from heedmap.look.running import Run, rows_of
 from heedmap.plot import find_fonts, plot_arcs, plot_atlas, plot_heatmap, plot_timeline, save_figure
 from heedmap.plot.arcs import MOST_TOKENS
 
@@ -62,14 +62,14 @@ def _pictures(
         yield "timeline.png", _timeline(weights[query[0]], run, query[0])
 
 
-def _timeline(shares: Float[Tensor, " key"], run: Run, query: int) -> Any:
+def _timeline(shares: Float[AttentionMap, " key"], run: Run, query: int) -> Any:
     """Return a timeline in stretches of at least a tenth of a second: finer ones are no bars."""
     spans = run.axis.spans
     length = spans[-1][1] - spans[0][0]
     size = max(round(LEAST_BAR_SECONDS * len(spans) / length), 1) if run.kind == "audio" else 1
     if size == 1:
         return plot_timeline(shares, run.axis, query=query)
-    sums = torch.nn.functional.pad(shares.to_dense().float(), (0, -len(spans) % size))
+    sums = torch.nn.functional.pad(rows_of(shares), (0, -len(spans) % size))
     stretches = [
         (spans[i][0], spans[min(i + size, len(spans)) - 1][1]) for i in range(0, len(spans), size)
     ]

@@ -6,6 +6,7 @@ from heedmap.look.looking import Look
 from heedmap.look.table import Row
 
 MOST_LINES = 40
+MOST_LETTERS = 60
 UNITS = {"text": "tokens", "audio": "moments", "video": "frames"}
 
 
@@ -29,7 +30,11 @@ def _what(seen: Look) -> str:
         if seen.model == "none"
         else f"{seen.model}, {layers} layers × {heads} heads"
     )
-    return f"{seen.name}: {seen.kind}, {len(seen.axis)} {UNITS[seen.kind]}; {model}"
+    name = seen.name
+    if seen.kind == "text" and name == "the text":
+        words = " ".join(seen.axis.text.split())
+        name = f"“{words}”" if len(words) <= MOST_LETTERS else f"“{words[:MOST_LETTERS]}…”"
+    return f"{name}: {seen.kind}, {len(seen.axis)} {UNITS[seen.kind]}; {model}"
 
 
 def _heads(seen: Look) -> str:

@@ -31,7 +31,12 @@ class Layer:
     """The attention of one layer: the name of its module and the weights of its heads."""
 
     name: str
-    weights: Float[Tensor, "heads query key"]
+    weights: Float[AttentionMap, "heads query key"]
+
+
+def rows_of(weights: Float[AttentionMap, "*lead key"]) -> Float[Tensor, "*lead key"]:
+    """Return some rows of a map as numbers in float32, whatever the budget for whole maps is."""
+    return weights.to_dense(max_bytes=weights.numel() * weights.element_size()).float()
 
 
 @dataclass(frozen=True, eq=False)

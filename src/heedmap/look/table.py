@@ -1,13 +1,16 @@
 """What the chosen head looks at, as rows that people can read."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
+from heedmap.look.repeats import Repeats
+from heedmap.look.running import rows_of
 
 MOST_KEYS = 8
 KEYS_OF_A_MOMENT = 3
@@ -39,12 +42,14 @@ class Row:
 
 
 def query_row(
-    weights: Float[Tensor, "query key"],
+    weights: Float[AttentionMap, "query key"],
     axis: Axis,
     positions: Sequence[int],
     shots: Sequence[int] | None = None,
 ) -> Row:
     """Return what a query looks at most; of several positions, the mean of their weights.
+
+    On text, keys that repeat the query are marked.
 
     Args:
         weights: One head.
@@ -52,12 +57,17 @@ def query_row(
         positions: The query.
         shots: For film, the number of the shot that each position lies in, for the remarks.
     """
-    shares = weights[torch.tensor(positions)].to_dense().float().mean(0)
+    shares = rows_of(weights[torch.tensor(positions)]).mean(0)
     text = " ".join(_in_shot(axis, i, shots) for i in positions)
-    return Row(tuple(positions), text, _keys(shares, axis, positions, MOST_KEYS, shots))
+    keys = _keys(shares, axis, positions, MOST_KEYS, shots)
+    if axis.kind == "token":
+        repeats = Repeats(axis)
+        again = torch.cat([repeats.tile(range(i, i + 1)) for i in positions]).any(0)
+        keys = tuple(replace(key, remark="repeat") if again[key.position] else key for key in keys)
+    return Row(tuple(positions), text, keys)
 
 
-def token_rows(weights: Float[Tensor, "query key"], axis: Axis) -> tuple[Row, ...]:
+def token_rows(weights: Float[AttentionMap, "query key"], axis: Axis) -> tuple[Row, ...]:
     """Return for each token the one that it looks at most. Cost: one pass, by strips."""
     rows = []
     for start in range(0, len(axis), ROWS_AT_ONCE):
@@ -71,7 +81,7 @@ def token_rows(weights: Float[Tensor, "query key"], axis: Axis) -> tuple[Row, ..
 
 
 def moment_rows(
-    weights: Float[Tensor, "query key"],
+    weights: Float[AttentionMap, "query key"],
     axis: Axis,
     segments: Int[Tensor, " positions"],
     shots: Sequence[int] | None = None,
@@ -88,7 +98,7 @@ def moment_rows(
         Row(
             (moment,),
             _in_shot(axis, moment, shots),
-            _keys(weights[moment].to_dense().float(), axis, [moment], KEYS_OF_A_MOMENT, shots),
+            _keys(rows_of(weights[moment]), axis, [moment], KEYS_OF_A_MOMENT, shots),
         )
         for moment in sorted(set(moments))
     )
