@@ -55,9 +55,7 @@ class Alikeness:
         # Where all are equally alike there are no two thirds.
         return cls(most & ~least, least & ~most)
 
-    def preference(
-        self, weights: Float[AttentionMap, "heads query key"]
-    ) -> Float[Tensor, " heads"]:
+    def preference(self, weights: Float[Tensor, "heads query key"]) -> Float[Tensor, " heads"]:
         """Return for each head how often an alike pair has more weight than an unlike one.
 
         It is 0.5 for a head that does not care and 1 for one that always prefers what is alike
@@ -67,7 +65,7 @@ class Alikeness:
         Cost: one pass over the map; memory of a small picture of each head.
         """
         count = len(self.most)
-        pictures = weights.pool(count, count).float()
+        pictures = AttentionMap.from_weights(weights).pool(count, count).float()
         most, least = pictures[:, self.most], pictures[:, self.least].sort(1).values
         below = torch.searchsorted(least, most) + torch.searchsorted(least, most, right=True)
         return below.double().mean(1) / (2 * max(least.shape[1], 1))

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from torch import Tensor
 
-from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
 from heedmap.look.choosing import Choice
 from heedmap.look.labels import MIXED
@@ -62,7 +62,7 @@ def _pictures(
         yield "timeline.png", _timeline(weights[query[0]], run, query[0])
 
 
-def _timeline(shares: Float[AttentionMap, " key"], run: Run, query: int) -> Any:
+def _timeline(shares: Float[Tensor, " key"], run: Run, query: int) -> Any:
     """Return a timeline in stretches of at least a tenth of a second: finer ones are no bars."""
     spans = run.axis.spans
     length = spans[-1][1] - spans[0][0]

@@ -31,12 +31,13 @@ class Layer:
     """The attention of one layer: the name of its module and the weights of its heads."""
 
     name: str
-    weights: Float[AttentionMap, "heads query key"]
+    weights: Float[Tensor, "heads query key"]
 
 
-def rows_of(weights: Float[AttentionMap, "*lead key"]) -> Float[Tensor, "*lead key"]:
+def rows_of(weights: Float[Tensor, "*lead key"]) -> Float[Tensor, "*lead key"]:
     """Return some rows of a map as numbers in float32, whatever the budget for whole maps is."""
-    return weights.to_dense(max_bytes=weights.numel() * weights.element_size()).float()
+    size_bytes = weights.numel() * weights.element_size()
+    return AttentionMap.from_weights(weights).to_dense(max_bytes=size_bytes).float()
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
 from heedmap.look.repeats import Repeats
 from heedmap.look.running import rows_of
@@ -42,7 +41,7 @@ class Row:
 
 
 def query_row(
-    weights: Float[AttentionMap, "query key"],
+    weights: Float[Tensor, "query key"],
     axis: Axis,
     positions: Sequence[int],
     shots: Sequence[int] | None = None,
@@ -67,7 +66,7 @@ def query_row(
     return Row(tuple(positions), text, keys)
 
 
-def token_rows(weights: Float[AttentionMap, "query key"], axis: Axis) -> tuple[Row, ...]:
+def token_rows(weights: Float[Tensor, "query key"], axis: Axis) -> tuple[Row, ...]:
     """Return for each token the one that it looks at most. Cost: one pass, by strips."""
     rows = []
     for start in range(0, len(axis), ROWS_AT_ONCE):
@@ -81,7 +80,7 @@ def token_rows(weights: Float[AttentionMap, "query key"], axis: Axis) -> tuple[R
 
 
 def moment_rows(
-    weights: Float[AttentionMap, "query key"],
+    weights: Float[Tensor, "query key"],
     axis: Axis,
     segments: Int[Tensor, " positions"],
     shots: Sequence[int] | None = None,
