@@ -58,12 +58,12 @@ class Problem:
     @cached_property
     def flat_query(self) -> Float[Tensor, "matrices query head_dim"]:
         """The queries with one matrix for each sample and head."""
-        return self.query.flatten(0, 1)
+        return _folded(self.query)
 
     @cached_property
     def flat_key(self) -> Float[Tensor, "kv_matrices key head_dim"]:
         """The keys with one matrix for each sample and key head."""
-        return self.key.flatten(0, 1)
+        return _folded(self.key)
 
     def key_matrices(self, matrices: Index) -> Index:
         """Return which of `flat_key` each of these query matrices looks into."""
@@ -220,6 +220,15 @@ def make_problem(
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the number type in which scores and weights of `dtype` inputs are computed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _folded(tensor: Tensor) -> Tensor:
+    """Return one matrix for each sample and head, fit to be kept.
+
+    The first to ask may stand in a block without gradients, the next one may need them.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        return tensor.flatten(0, 1)
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:

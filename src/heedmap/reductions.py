@@ -12,7 +12,6 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from heedmap.lazy import LazyMatrix
-from heedmap.lazy_algebra import Pointwise
 from heedmap.places import Block, block_width, blocks, split
 from heedmap.stream import Share, add_up, spread
 
@@ -52,7 +51,13 @@ def total(rule: LazyMatrix) -> Shaped[Tensor, " matrices"]:
 
 def entropy(rule: LazyMatrix) -> Float[Tensor, "matrices rows"]:
     """Return −Σ p·ln p of each row in nats, 0·ln 0 being 0. Cost: one pass."""
-    return row_sums(Pointwise("entr", (rule,)))
+
+    def visit(tile: Tensor, block: Block) -> list[Share]:
+        # The slope of p·ln p at 0 is infinite, and 1·ln 1 is 0 too.
+        terms = torch.special.entr(torch.where(tile == 0, 1, tile))
+        return [Share(0, (spread(block.matrices), spread(block.rows)), terms.sum(-1))]
+
+    return add_up(rule, [rule.sizes[:2]], visit)[0]
 
 
 class Drop(NamedTuple):

@@ -32,12 +32,14 @@ def run(problem: Problem, value: Tensor, backend: str) -> tuple[Tensor, Tensor]:
 def log_normalizer(problem: Problem, known: Tensor, backend: str) -> Tensor:
     """Return the known log-normaliser as a differentiable function of what the problem is made of.
 
-    It hangs on query and key alone, so a loss on the weights and a loss on the output can each be
-    sent backwards without keeping the other's graph.
+    It hangs on query and key, not on the kernel's output, so that a loss on the weights and a loss
+    on the output can each be sent backwards.
     """
     inputs = problem.tensors()
     if not _needs_gradient(inputs):
         return known
+    if backend == "reference":
+        return reference.forward(problem, problem.key)[1]
     return _LogNormalizer.apply(problem, known, backend, *inputs)  # pyright: ignore
 
 
