@@ -6,6 +6,7 @@ is imported inside the commands, so that ``--help`` answers at once.
 """
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -36,7 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(arguments)
     except SystemExit as stop:
         return int(stop.code or 0)
+    # Interrupted or stopped, what was begun is cleared away on the way out.
     signal.signal(signal.SIGTERM, _interrupt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Characters that a terminal cannot show must not end the program.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = options.command(options)
         sys.stdout.flush()
@@ -46,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except KeyboardInterrupt:
-        print("heedmap: interrupted; nothing was written.", file=sys.stderr)
+        print("heedmap: interrupted.", file=sys.stderr)
         return INTERRUPTED
     except HeedmapError as error:
         if options.debug:
@@ -64,8 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_INPUT, f"heedmap: {message}. Run: {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="heedmap",
         description="See what attention looks at, in text, sound and film.",
         epilog=EXAMPLES,

@@ -2,12 +2,12 @@
 
 from collections import Counter
 
+from heedmap.look.labels import UNITS
 from heedmap.look.looking import Look
 from heedmap.look.table import Row
 
 MOST_LINES = 40
 MOST_LETTERS = 60
-UNITS = {"text": "tokens", "audio": "moments", "video": "frames"}
 
 
 def report(seen: Look) -> str:
@@ -24,7 +24,7 @@ def report(seen: Look) -> str:
 
 
 def _what(seen: Look) -> str:
-    layers, heads = len(seen.layers), seen.layers[0].weights.shape[0]
+    layers, heads, count = len(seen.layers), seen.layers[0].weights.shape[0], len(seen.axis)
     model = (
         "no model, attention over plain features"
         if seen.model == "none"
@@ -34,7 +34,7 @@ def _what(seen: Look) -> str:
     if seen.kind == "text" and name == "the text":
         words = " ".join(seen.axis.text.split())
         name = f"“{words}”" if len(words) <= MOST_LETTERS else f"“{words[:MOST_LETTERS]}…”"
-    return f"{name}: {seen.kind}, {len(seen.axis)} {UNITS[seen.kind]}; {model}"
+    return f"{name}: {seen.kind}, {count} {UNITS[seen.kind]}{'s' * (count != 1)}; {model}"
 
 
 def _heads(seen: Look) -> str:

@@ -1,0 +1,67 @@
+"""Small runs and models that the tests make themselves."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from heedmap import AttentionMap, Axis
+from heedmap.look.running import Layer, Run
+
+MakeRun = Callable[..., Run]
+
+
+def tokens(words: Sequence[str]) -> Axis:
+    """Return the axis of words with blanks between them; <…> stands for no character."""
+    spans, text = [], ""
+    for word in words:
+        if word.startswith("<"):
+            spans.append((len(text), len(text)))
+            continue
+        spans.append((len(text), len(text) + len(word)))
+        text += word + " "
+    return Axis.of_tokens(text, words, spans)
+
+
+@pytest.fixture
+def text_run() -> MakeRun:
+    """Return a function from words and dense weights [layers, heads, T, T] to a run."""
+
+    def make(words: Sequence[str], weights: Tensor) -> Run:
+        layers = tuple(
+            Layer(f"layer.{i}", AttentionMap.from_weights(w)) for i, w in enumerate(weights)
+        )
+        return Run("text", "the text", tokens(words), layers, "tiny", None, ())
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder of a BERT of 2 layers × 2 heads with random weights."""
+    folder = tmp_path_factory.mktemp("tiny-bert")
+    words = ["[UNK]", "to", "be", "or", "not", "that", "is", "the", "question"]
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]").save_pretrained(folder)
+    config = BertConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        vocab_size=len(words),
+        max_position_embeddings=600,
+    )
+    torch.manual_seed(0)
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """Return where results may go; it does not exist yet."""
+    return tmp_path / "out"
