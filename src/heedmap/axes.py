@@ -184,6 +184,8 @@ class Axis:
             if start <= place < end:
                 return Location((position,))
         first, last = spans[0][0], spans[-1][1]
+        if spans is self.frames:
+            last -= 1
         if not first <= place <= last:
             raise InputError(f"query must be a {wanted.format(first, last)}; got {place:g}.")
         nearest = min(range(len(spans)), key=lambda i: abs(spans[i][0] - place))

@@ -112,8 +112,12 @@ class LazyWeights(LazyMatrix):
         scores = self.problem.scores(matrices, rows, columns)
         return scores - _anchor(normalizer)[..., None]
 
-    def log2_tile(self, matrices: Index, rows: Index, columns: Index) -> Tensor:
+    def log2_tile(
+        self, matrices: Index, rows: Index, columns: Index, scratch: Tensor | None = None
+    ) -> Tensor:
         """Return a block of the weights' logarithms to base 2, hidden ones far below any other.
+
+        Where it can, it uses the memory of `scratch`, as large as the block.
 
         Base 2 because 2ˣ is several times faster than eˣ on a CPU; far below, not −inf, because
         0 · −inf is not a number.
@@ -127,7 +131,7 @@ class LazyWeights(LazyMatrix):
         query = pick(pick(problem.flat_query, matrices, 0), rows, 1).to(self.dtype) * factor
         key = pick(pick(problem.flat_key, problem.key_matrices(matrices), 0), columns, 1)
         start = (anchor * -tiles.LOG2_E)[..., None]
-        logarithms = torch.baddbmm(start, query, key.to(self.dtype).mT)
+        logarithms = torch.baddbmm(start, query, key.to(self.dtype).mT, out=scratch)
         visible = problem.visible(matrices, rows, columns)
         return logarithms if visible is None else logarithms.masked_fill_(~visible, HIDDEN)
 

@@ -14,8 +14,15 @@ Index = range | Tensor
 CELLS = 1 << 20
 """About how many cells a block has: large enough for fast products, small enough for a cache."""
 
+WIDE_CELLS = 1 << 19
+"""About how many cells a wide block has: it is gone over many times, so it should fit a cache."""
+
 SIDE = 1024
 """How many rows a block has at most."""
+
+
+LEAST_SIDE = 64
+"""How many rows or columns a block has at least, where there are that many."""
 
 
 class Block(NamedTuple):
@@ -113,29 +120,35 @@ def compose(outer: Index, inner: Index) -> Index:
     return outer[inner]
 
 
-def blocks(matrices: int, rows: int, columns: int) -> Iterator[Block]:
+def blocks(matrices: int, rows: int, columns: int, wide: bool = False) -> Iterator[Block]:
     """Yield blocks of about a million cells that cover a stack of matrices, strip by strip.
+
+    Blocks are about square; or, if `wide`, as low as still makes for fast products.
 
     >>> [(len(b.matrices), len(b.rows), len(b.columns)) for b in blocks(1, 2, 1_000_000)]
     [(1, 2, 524288), (1, 2, 475712)]
     """
-    for some, lines in strips(matrices, rows, columns):
-        for across in split(columns, block_width(len(some) * len(lines))):
+    for some, lines in strips(matrices, rows, columns, wide):
+        cells = WIDE_CELLS if wide else CELLS
+        for across in split(columns, block_width(len(some) * len(lines), cells)):
             yield Block(some, lines, across)
 
 
-def strips(matrices: int, rows: int, columns: int) -> Iterator[tuple[range, range]]:
+def strips(
+    matrices: int, rows: int, columns: int, wide: bool = False
+) -> Iterator[tuple[range, range]]:
     """Yield matrices and rows of strips of blocks; small matrices share a strip."""
-    high = min(rows, SIDE)
-    wide = min(columns, block_width(high))
-    for some in split(matrices, CELLS // max(high * wide, 1)):
+    cells = WIDE_CELLS if wide else CELLS
+    high = min(rows, max(cells // max(columns, 1), LEAST_SIDE) if wide else SIDE)
+    across = min(columns, block_width(high, cells))
+    for some in split(matrices, cells // max(high * across, 1)):
         for lines in split(rows, high):
             yield some, lines
 
 
-def block_width(lines: int) -> int:
+def block_width(lines: int, cells: int | None = None) -> int:
     """Return how many columns a block of so many lines should have."""
-    return max(CELLS // max(lines, 1), 64)
+    return max((CELLS if cells is None else cells) // max(lines, 1), LEAST_SIDE)
 
 
 def split(size: int, step: int) -> Iterator[range]:

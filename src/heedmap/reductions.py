@@ -180,6 +180,9 @@ def top(
 GROUP = 32
 """How many neighbouring cells are first compared as one in a search for the largest."""
 
+WIDE = 512
+"""From how many columns for each cell sought the search by groups is the faster one."""
+
 
 def top_of_tile(
     tile: Shaped[Tensor, "matrices rows columns"], count: int, largest: bool = True
@@ -187,33 +190,49 @@ def top_of_tile(
     """Return the largest cells of each row of a tile; equal ones in the order of their columns.
 
     The `count` largest cells lie in the `count` groups of neighbours whose largest cells are
-    largest, so only those are sorted. Where equal cells may lie outside them, whole rows are.
+    largest, so only those are searched. Where an equal cell may have been passed over, the whole
+    row is sorted instead.
     """
     tile = tile.byte() if tile.dtype == torch.bool else tile
     signed = tile if largest else -tile
-    if tile.shape[-1] < 4 * GROUP * count:
+    if tile.shape[-1] < WIDE * count:
         value, place = signed.topk(count, dim=-1)
+        passed_over = (signed >= value[..., -1:]).sum(-1) > count
     else:
-        value, place = _top_by_groups(signed, count)
-    # Equal cells: the least of the chosen may have a twin that topk passed over, in the chosen
-    # groups or outside. Those rows are few, unless most cells are alike, and are sorted whole.
-    least = value[..., -1:]
-    twins = (signed == least).sum(-1) != (value == least).sum(-1)
+        value, place, passed_over = _top_by_groups(signed, count)
     value, place = _order_equals(value, place)
-    if bool(twins.any()):
-        value[twins], place[twins] = _sorted_top(signed[twins], signed[twins], count)
+    if bool(passed_over.any()):
+        value[passed_over], place[passed_over] = _sorted_top(signed[passed_over], count)
     return (value if largest else -value), place
 
 
-def _top_by_groups(tile: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _top_by_groups(tile: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the largest cells, their columns, and for which rows an equal one may be missed."""
     short = -tile.shape[-1] % GROUP
-    padded = F.pad(tile, (0, short), value=-torch.inf) if short else tile
-    heads = padded.unflatten(-1, (-1, GROUP)).amax(-1)
-    groups = heads.topk(count, dim=-1).indices.sort(dim=-1).values
-    inside = torch.arange(GROUP, device=tile.device)
-    candidates = (groups[..., None] * GROUP + inside).flatten(-2)
-    value, order = padded.gather(-1, candidates).topk(count, dim=-1)
-    return value, candidates.gather(-1, order)
+    groups = (F.pad(tile, (0, short), value=-torch.inf) if short else tile).unflatten(
+        -1, (-1, GROUP)
+    )
+    heads = groups.amax(-1)
+    chosen = heads.topk(count, dim=-1).indices
+    candidates = groups.gather(-2, chosen[..., None].expand(*chosen.shape, GROUP)).flatten(-2)
+    value, order = candidates.topk(count, dim=-1)
+    place = chosen.gather(-1, order // GROUP) * GROUP + order % GROUP
+    least = value[..., -1:]
+    passed_over = ((heads >= least).sum(-1) > count) | ((candidates >= least).sum(-1) > count)
+    return value, place, passed_over
+
+
+def _order_equals(value: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    if value.shape[-1] == 1:
+        return value, place
+    place, order = place.sort(dim=-1)
+    value, again = value.gather(-1, order).sort(dim=-1, descending=True, stable=True)
+    return value, place.gather(-1, again)
+
+
+def _sorted_top(tile: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    value, place = tile.sort(dim=-1, descending=True, stable=True)
+    return value[..., :count], place[..., :count]
 
 
 def _worth_searching(
@@ -229,17 +248,6 @@ def _worth_searching(
     before, after = range(min(count, start)), range(stop, min(stop + count, columns))
     within = [range(start + some.start, start + some.stop) for some in split(stop - start, width)]
     return [some for some in (before, *within, after) if some]
-
-
-def _order_equals(value: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    place, order = place.sort(dim=-1)
-    value, again = value.gather(-1, order).sort(dim=-1, descending=True, stable=True)
-    return value, place.gather(-1, again)
-
-
-def _sorted_top(tile: Tensor, signed: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    place = signed.sort(dim=-1, descending=True, stable=True).indices[..., :count]
-    return tile.gather(-1, place), place
 
 
 def pool(
@@ -259,8 +267,9 @@ def pool(
     row_bins, column_bins = Bins(size_rows, rows), Bins(size_columns, columns)
 
     def visit(tile: Tensor, block: Block) -> list[Share]:
-        down, row_place = row_bins.sums(tile.mT, block.rows)
-        across, column_place = column_bins.sums(down.mT, block.columns)
+        # Rows first: they add up whole lines, and leave little for the slower columns.
+        down, row_place = row_bins.sums(tile, block.rows, 1)
+        across, column_place = column_bins.sums(down, block.columns, 2)
         return [Share(0, (spread(block.matrices), row_place, column_place), across)]
 
     summed = add_up(rule, [(matrices, rows, columns)], visit)[0]
@@ -287,16 +296,16 @@ class Bins:
         edges = torch.arange(self.count + 1, device=device) * self.size
         return edges.div(max(self.count, 1), rounding_mode="floor").diff()
 
-    def sums(self, tile: Tensor, positions: range) -> tuple[Tensor, slice]:
-        """Return the sums of a tile's last dimension by block, and which blocks these are."""
+    def sums(self, tile: Tensor, positions: range, dim: int) -> tuple[Tensor, slice]:
+        """Return the sums of a tile along `dim` by block, and which blocks these are."""
         numbers = self.of(positions, tile.device)
         first, last = int(numbers[0]), int(numbers[-1])
-        bins = last - first + 1
         even = self.size // self.count if self.size % self.count == 0 else 0
         if even and positions.start % even == 0 and len(positions) % even == 0:
-            return tile.unflatten(-1, (-1, even)).sum(-1), slice(first, last + 1)
-        summed = tile.new_zeros((*tile.shape[:-1], bins)).index_add(-1, numbers - first, tile)
-        return summed, slice(first, last + 1)
+            return tile.unflatten(dim, (-1, even)).sum(dim + 1), slice(first, last + 1)
+        shape = list(tile.shape)
+        shape[dim] = last - first + 1
+        return tile.new_zeros(shape).index_add(dim, numbers - first, tile), slice(first, last + 1)
 
 
 def _pool_max(rule: LazyMatrix, rows: int, columns: int) -> Tensor:

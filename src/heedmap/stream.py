@@ -76,16 +76,22 @@ def _pass(
     return answers
 
 
-def live_blocks(rule: LazyMatrix) -> list[Block]:
-    """Return the blocks of a rule that may hold anything but 0."""
+def live_blocks(rule: LazyMatrix, wide: bool = False) -> list[Block]:
+    """Return the blocks of a rule that may hold anything but 0, cut to where they may.
+
+    Args:
+        rule: What is to be read.
+        wide: Whether few rows at a time are wanted, with all their columns.
+    """
     kept = []
     ranges: dict[range, tuple[int, int]] = {}
-    for block in blocks(*rule.sizes):
+    for block in blocks(*rule.sizes, wide=wide):
         if block.rows not in ranges:
             ranges[block.rows] = rule.column_range(block.rows)
         start, stop = ranges[block.rows]
-        if block.columns.start < stop and start < block.columns.stop:
-            kept.append(block)
+        columns = range(max(block.columns.start, start), min(block.columns.stop, stop))
+        if columns:
+            kept.append(Block(block.matrices, block.rows, columns))
     return kept
 
 

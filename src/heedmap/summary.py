@@ -66,11 +66,17 @@ def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
     """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
     if isinstance(rule, LazyWeights) and rule.form == "weights":
         rule.normalizer.whole()
-        for block in live_blocks(rule):
-            logarithms = rule.log2_tile(*block)
-            yield torch.exp2(logarithms), logarithms, block
+        # The same memory for every block: to get fresh pages costs more than to compute.
+        scratch = [torch.empty(0, dtype=rule.dtype, device=rule.device) for _ in range(2)]
+        for block in live_blocks(rule, wide=True):
+            shape = tuple(len(numbers) for numbers in block)
+            if scratch[0].numel() < math.prod(shape):
+                scratch = [part.new_empty(math.prod(shape)) for part in scratch]
+            first, second = (part[: math.prod(shape)].view(shape) for part in scratch)
+            logarithms = rule.log2_tile(*block, first)
+            yield torch.exp2(logarithms, out=second), logarithms, block
         return
-    for block in live_blocks(rule):
+    for block in live_blocks(rule, wide=True):
         yield rule.tile(*block), None, block
 
 
@@ -87,6 +93,7 @@ class _Answers:
         self.top_weights = torch.zeros((matrices, rows, count), **numbers)
         self.top_keys = torch.arange(count, device=rule.device).repeat(matrices, rows, 1)
         self.waiting: list[tuple[Tensor, Tensor]] = []
+        self.seen = 0
         self.strip: tuple[range, range] | None = None
         self.bins: tuple[Bins, Bins] | None = None
         if pool is not None:
@@ -101,10 +108,10 @@ class _Answers:
             self.strip = block.matrices, block.rows
         matrices, rows, columns = (spread(numbers) for numbers in block)
         self.received[matrices, columns] += tile.sum(-2)
-        self._find_top(tile, block.columns.start)
+        self._find_top(tile, block.columns)
         if self.bins is not None:
-            down, row_place = self.bins[0].sums(tile.mT, block.rows)
-            across, column_place = self.bins[1].sums(down.mT, block.columns)
+            down, row_place = self.bins[0].sums(tile, block.rows, 1)
+            across, column_place = self.bins[1].sums(down, block.columns, 2)
             self.pooled[matrices, row_place, column_place] += across
         if logarithms is None:
             self.entropy[matrices, rows] += torch.special.entr(tile).sum(-1)
@@ -112,25 +119,34 @@ class _Answers:
             products = logarithms.mul_(tile)
             self.entropy[matrices, rows] -= products.sum(-1) * LN_2
 
-    def _find_top(self, tile: Tensor, start: int) -> None:
-        if self.count == 1:
-            value, place = tile.max(-1, keepdim=True)
-        else:
-            value, place = top_of_tile(tile, min(self.count, tile.shape[-1]))
-        self.waiting.append((value, place + start))
+    def _find_top(self, tile: Tensor, columns: range) -> None:
+        if not self.waiting:
+            self._wait_for_zeros(tile, range(min(self.count, columns.start)))
+        value, place = top_of_tile(tile, min(self.count, tile.shape[-1]))
+        self.waiting.append((value, place + columns.start))
+        self.seen = columns.stop
+
+    def _wait_for_zeros(self, tile: Tensor, columns: range) -> None:
+        """Let columns that no live tile holds stand in line: their weight is 0."""
+        if columns:
+            keys = torch.arange(columns.start, columns.stop, device=tile.device)
+            place = keys.expand(*tile.shape[:2], -1)
+            self.waiting.append((torch.zeros_like(place, dtype=tile.dtype), place))
 
     def _close_strip(self) -> None:
-        if self.strip is None or not self.waiting:
+        if self.strip is None:
             return
+        end = min(self.seen + self.count, self.rule.sizes[2])
+        self._wait_for_zeros(self.waiting[0][0], range(self.seen, end))
         matrices, rows = (spread(numbers) for numbers in self.strip)
         weights = torch.cat([weight for weight, _ in self.waiting], dim=-1)
         keys = torch.cat([key for _, key in self.waiting], dim=-1)
-        self.waiting = []
-        if weights.shape[-1] < self.count:
-            return
-        weights, order = weights.sort(dim=-1, descending=True, stable=True)
+        if len(self.waiting) > 1:
+            weights, order = weights.sort(dim=-1, descending=True, stable=True)
+            keys = keys.gather(-1, order)
         self.top_weights[matrices, rows] = weights[..., : self.count]
-        self.top_keys[matrices, rows] = keys.gather(-1, order)[..., : self.count]
+        self.top_keys[matrices, rows] = keys[..., : self.count]
+        self.waiting = []
 
     def finish(self, keep_top: bool) -> Summary:
         """Return what was found."""
