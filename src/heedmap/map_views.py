@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedmap.attention_map import AttentionMap, densify
+from heedmap.attention_map import AttentionMap
 from heedmap.lazy import Dense, LazyMatrix, select, transpose
 from heedmap.lazy_algebra import Join
+from heedmap.map_cells import densify
 from heedmap.places import Index
 
 

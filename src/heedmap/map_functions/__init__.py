@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from heedmap import map_views as views
-from heedmap.attention_map import AttentionMap, densify
+from heedmap.attention_map import AttentionMap
 from heedmap.errors import FrozenError
+from heedmap.map_cells import densify
 from heedmap.map_functions import cells, kinds, reduced, shapes
 from heedmap.map_functions.gradients import gradient
 from heedmap.map_functions.table import TABLE

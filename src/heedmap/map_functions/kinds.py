@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedmap.attention_map import AttentionMap, densify, require_room
+from heedmap.attention_map import AttentionMap
 from heedmap.lazy_algebra import Pointwise
+from heedmap.map_cells import densify, require_room
 from heedmap.map_functions.table import TABLE, on
 
 

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from heedmap import budget, reductions
 from heedmap import map_views as views
-from heedmap.attention_map import AttentionMap, densify
+from heedmap.attention_map import AttentionMap
 from heedmap.lazy import Dense, LazyMatrix, transpose
 from heedmap.lazy_algebra import AcrossMatrices, Chosen, Pointwise, Product
+from heedmap.map_cells import densify
 from heedmap.map_functions.table import TABLE, listed, on
 
 
