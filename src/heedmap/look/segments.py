@@ -11,15 +11,17 @@ CONTEXT_SECONDS = {"video": 0.2, "audio": 1.0}
 """How much before and after a moment is compared: for film a few frames, for sound the length of
 the windows that its features are taken over."""
 
-LEAST_CHANGE = 0.5
-"""Features whose cosine is below 1 − this have changed: a cut, another voice, or silence."""
+LEAST_CHANGE = 0.6
+"""Half the squared distance of two means of features from which on they are of different things: a
+cut, another voice, or silence. The cuts of a test film have 0.8 to 1.5 and motion within its shots
+at most 0.35; the turns of a test recording have 0.66 to 0.92 and changes within them 0.55."""
 
 
 def borders(plain: Sequence, kind: str) -> list[int]:
     """Return the positions at which a new segment begins, the first, 0, included.
 
     A segment begins where the mean of the features after it differs most, among its neighbours,
-    from the mean of those before it, and by at least `LEAST_CHANGE` (1 − cosine).
+    from the mean of those before it, and by at least `LEAST_CHANGE`.
     """
     start, end = plain.axis.spans[0][0], plain.axis.spans[-1][1]
     positions = len(plain.axis)
@@ -47,9 +49,14 @@ def numbers_of(run: Run) -> Int[Tensor, " positions"]:
 def _change(
     values: Float[Tensor, "positions features"], context: int
 ) -> Float[Tensor, " positions"]:
-    """Return 1 − the cosine of the mean features before and from each position on."""
+    """Return half the squared distance of the mean features before and from each position on.
+
+    For features of length 1 that do not vary on either side it is 1 − their cosine; where they vary
+    without a border, both means are short, and it is small.
+    """
     sums = torch.cat([values.new_zeros(1, values.shape[1]), values.cumsum(0)])
     here = torch.arange(len(values))
-    before = sums[here] - sums[(here - context).clamp_min(0)]
-    after = sums[(here + context).clamp_max(len(values))] - sums[here]
-    return 1 - torch.nn.functional.cosine_similarity(before, after, dim=1)
+    start, stop = (here - context).clamp_min(0), (here + context).clamp_max(len(values))
+    before = (sums[here] - sums[start]) / (here - start).clamp_min(1)[:, None]
+    after = (sums[stop] - sums[here]) / (stop - here)[:, None]
+    return (before - after).square().sum(1) / 2
