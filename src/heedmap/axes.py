@@ -170,7 +170,7 @@ class Axis:
 
     def _locate_moment(self, question: str) -> Location:
         if self.kind == "video" and (match := re.fullmatch(r"f(\d+)", question)):
-            return self._first_holding(int(match[1]), self.frames, "frame f{:.0f} to f{:.0f}")
+            return self._first_holding(float(match[1]), self.frames, "frame f{:.0f} to f{:.0f}")
         seconds = _parse_seconds(question)
         if seconds is None:
             forms = "12.5s, 1:02.5 or @7" + (" or f250" if self.kind == "video" else "")
@@ -178,7 +178,7 @@ class Axis:
         return self._first_holding(seconds, self.spans, "time from {:.2f}s to {:.2f}s")
 
     def _first_holding(
-        self, place: float, spans: Items[tuple[float, float]], wanted: str
+        self, place: float, spans: Items[tuple[float, float]] | Items[tuple[int, int]], wanted: str
     ) -> Location:
         for position, (start, end) in enumerate(spans):
             if start <= place < end:

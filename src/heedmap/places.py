@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 Index = range | Tensor
@@ -88,7 +88,7 @@ def _cut(
     return cut if columns is None else cut.index_select(1, columns)
 
 
-def pick(tensor: Float[Tensor, "..."], index: Index, dim: int) -> Float[Tensor, "..."]:
+def pick(tensor: Shaped[Tensor, "..."], index: Index, dim: int) -> Shaped[Tensor, "..."]:
     """Return the entries at `index` along `dim`: a view for a range, else a copy."""
     if isinstance(index, range):
         if index == range(tensor.shape[dim]):
