@@ -92,6 +92,15 @@ def test_a_voice_that_returns_is_seen_with_no_model(output: Path) -> None:
     assert seen.heads[0].prefers_alike > 0.9
 
 
+@pytest.mark.parametrize("seconds", [0.0001, 0.5, 3.0])
+def test_silence(seconds: float, output: Path) -> None:
+    sound = Sound(torch.zeros(max(round(seconds * 16000), 1)), 16000, "silence.wav")
+    seen = look(sound, model="none", query="0s", output=output)
+    assert seen.heads[0].prefers_alike is None
+    assert len(seen.segments) == 1
+    json.loads((output / "summary.json").read_text(encoding="utf-8"))
+
+
 def test_a_part_of_a_sound() -> None:
     sound = Sound(two_voices(), 16000, "buzz.wav")
     seen = look(sound, model="none", start_seconds=4, query="8.5s")
@@ -173,6 +182,14 @@ def test_bad_arguments_write_nothing(case: str, tiny_bert: str, output: Path) ->
     with pytest.raises(error, match=message):
         look("to be or not", model=tiny_bert, output=output, **arguments)
     assert not output.exists()
+
+
+@pytest.mark.parametrize("frames", [1, 60])
+def test_a_film_in_which_nothing_happens(frames: int, tmp_path: Path, output: Path) -> None:
+    film = write_film(tmp_path / "still.mp4", [(90, 90, 90)], frames=frames)
+    seen = look(film, query="f0", output=output)
+    assert len(seen.segments) == 1
+    assert seen.label == ("self" if frames == 1 else "broad")
 
 
 def test_films_have_no_models_yet(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Alikeness:
 
     @classmethod
     def of(cls, run: Run) -> "Alikeness | None":
-        """Return the pairs of a sound or film, or None for a text, or where nothing is far."""
+        """Return the pairs of a sound or film, or None for a text, and where nothing differs."""
         if run.plain is None:
             return None
         spans = run.axis.spans
@@ -47,13 +47,12 @@ class Alikeness:
         if run.sounding is not None:
             sounding = run.sounding[held]
             pairs &= sounding[:, None] & sounding
-        if not bool(pairs.any()):
-            return None
         alike = (values @ values.T).masked_fill(~pairs, torch.nan)
         most = alike >= alike.nanquantile(2 / 3, dim=1, keepdim=True)
         least = alike <= alike.nanquantile(1 / 3, dim=1, keepdim=True)
-        # Where all are equally alike there are no two thirds.
-        return cls(most & ~least, least & ~most)
+        # Where many are equally alike, a third can be empty.
+        most, least = most & ~least, least & ~most
+        return cls(most, least) if bool(most.any() and least.any()) else None
 
     def preference(self, weights: Float[Tensor, "heads query key"]) -> Float[Tensor, " heads"]:
         """Return for each head how often an alike pair has more weight than an unlike one.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heedmap.look.alikeness import FAR_SECONDS, Alikeness
 from heedmap.look.repeats import Repeats
-from heedmap.look.running import Layer, Run, rows_of
+from heedmap.look.running import Run, rows_of
 from heedmap.look.segments import numbers_of
 
 STRIP_CELLS = 1 << 22
@@ -67,64 +67,90 @@ def measure(run: Run) -> list[HeadFigures]:
 
     Cost: one pass over each map; memory of a few strips of 4 million weights.
     """
-    repeats = Repeats(run.axis) if run.kind == "text" else None
-    segments = numbers_of(run) if run.kind != "text" else None
+    by_kind = _OfText(run) if run.kind == "text" else _OfTime(run)
     alikeness = Alikeness.of(run)
     figures = []
     for number, layer in enumerate(run.layers):
-        found = _measure_layer(layer, run, repeats, segments)
+        found = _measure_layer(layer.weights, by_kind)
         if alikeness is not None:
             found["prefers_alike"] = alikeness.preference(layer.weights)
         for head in range(layer.weights.shape[0]):
             values = {name: float(column[head]) for name, column in found.items()}
-            figures.append(HeadFigures(number, head, **_without_nan(values)))
+            figures.append(HeadFigures(number, head, **values))
     return figures
 
 
 def _measure_layer(
-    layer: Layer, run: Run, repeats: Repeats | None, segments: Tensor | None
+    weights: Float[Tensor, "heads query key"], by_kind: "_OfText | _OfTime"
 ) -> dict[str, Float[Tensor, " heads"]]:
-    heads, queries, keys = layer.weights.shape
+    heads, queries, keys = weights.shape
     sums = _Sums(heads, keys)
-    special = None
-    seconds = None
-    if repeats is not None:
-        special = torch.tensor([float(end <= start) for start, end in run.axis.spans])
-    else:
-        seconds = torch.tensor([(start + end) / 2 for start, end in run.axis.spans])
     step = max(STRIP_CELLS // (heads * keys), 1)
     for start in range(0, queries, step):
         rows = range(start, min(start + step, queries))
-        tile = rows_of(layer.weights[:, rows.start : rows.stop])
-        places = torch.arange(keys) - torch.arange(rows.start, rows.stop)[:, None]
-        sums.add("entropy_nats", torch.special.entr(tile).sum((1, 2)), len(rows))
-        sums.add("mean_distance", (tile * places.abs()).sum((1, 2)), len(rows))
-        for name, offset in (("on_self", 0), ("on_previous", -1), ("on_next", 1)):
-            diagonal = tile.diagonal(rows.start + offset, 1, 2)
-            if rows.start + offset < 0:
-                diagonal = tile[:, 1:].diagonal(0, 1, 2)
-            sums.add(name, diagonal.sum(1), diagonal.shape[1])
-        others = tile[:, 1:] if rows.start == 0 else tile
-        sums.add("on_first", others[:, :, 0].sum(1), others.shape[1])
-        if special is not None:
-            sums.add("on_special", (tile @ special).sum(1), len(rows))
-        if segments is not None:
-            own = segments[rows.start : rows.stop, None] == segments
-            sums.add_related(tile, own, rows)
-        if seconds is not None:
-            far = (seconds[rows.start : rows.stop, None] - seconds).abs() > FAR_SECONDS
-            sums.add("far", (tile * far).sum((1, 2)), len(rows))
-        if repeats is not None:
-            sums.add_related(tile, repeats.tile(rows), rows)
+        tile = rows_of(weights[:, rows.start : rows.stop])
+        _add_places(sums, tile, rows)
+        by_kind.add(sums, tile, rows)
     found = sums.means()
     found["evenness"] = found["entropy_nats"] / max(math.log(keys), 1e-9)
-    if segments is not None:
-        share, beyond = sums.on_related(queries)
-        found |= {"on_own_segment": share, "own_segment_beyond_distance": beyond}
-    elif repeats is not None and bool(repeats.has_repeat.any()):
-        share, beyond = sums.on_related(int(repeats.has_repeat.sum()))
-        found |= {"on_repeats": share, "repeats_beyond_distance": beyond}
-    return found
+    return found | by_kind.related(sums)
+
+
+def _add_places(sums: "_Sums", tile: Float[Tensor, "heads rows keys"], rows: range) -> None:
+    """Add what depends on the places of query and key only."""
+    places = torch.arange(tile.shape[2]) - torch.arange(rows.start, rows.stop)[:, None]
+    sums.add("entropy_nats", torch.special.entr(tile).sum((1, 2)), len(rows))
+    sums.add("mean_distance", (tile * places.abs()).sum((1, 2)), len(rows))
+    with_previous = tile[:, 1:] if rows.start == 0 else tile
+    for name, having, column in (
+        ("on_self", tile, rows.start),
+        ("on_previous", with_previous, max(rows.start - 1, 0)),
+        ("on_next", tile, rows.start + 1),
+    ):
+        diagonal = having[:, :, column:].diagonal(0, 1, 2)
+        sums.add(name, diagonal.sum(1), diagonal.shape[1])
+    sums.add("on_first", with_previous[:, :, 0].sum(1), with_previous.shape[1])
+
+
+class _OfText:
+    """What is measured of a text only: special tokens and repeats."""
+
+    def __init__(self, run: Run) -> None:
+        self._repeats = Repeats(run.axis)
+        self._special = torch.tensor([float(end <= start) for start, end in run.axis.spans])
+
+    def add(self, sums: "_Sums", tile: Float[Tensor, "heads rows keys"], rows: range) -> None:
+        """Add a strip."""
+        sums.add("on_special", (tile @ self._special).sum(1), len(rows))
+        sums.add_related(tile, self._repeats.tile(rows), rows)
+
+    def related(self, sums: "_Sums") -> dict[str, Float[Tensor, " heads"]]:
+        """Return what the strips have added up to; nothing where no token is repeated."""
+        asking = int(self._repeats.has_repeat.sum())
+        if not asking:
+            return {}
+        share, beyond = sums.on_related(asking)
+        return {"on_repeats": share, "repeats_beyond_distance": beyond}
+
+
+class _OfTime:
+    """What is measured of sound and film only: segments, and what is far away."""
+
+    def __init__(self, run: Run) -> None:
+        self._segments = numbers_of(run)
+        self._seconds = torch.tensor([(start + end) / 2 for start, end in run.axis.spans])
+
+    def add(self, sums: "_Sums", tile: Float[Tensor, "heads rows keys"], rows: range) -> None:
+        """Add a strip."""
+        here = slice(rows.start, rows.stop)
+        far = (self._seconds[here, None] - self._seconds).abs() > FAR_SECONDS
+        sums.add("far", (tile * far).sum((1, 2)), len(rows))
+        sums.add_related(tile, self._segments[here, None] == self._segments, rows)
+
+    def related(self, sums: "_Sums") -> dict[str, Float[Tensor, " heads"]]:
+        """Return what the strips have added up to."""
+        share, beyond = sums.on_related(len(self._segments))
+        return {"on_own_segment": share, "own_segment_beyond_distance": beyond}
 
 
 class _Sums:
@@ -168,11 +194,8 @@ class _Sums:
         return self._related.sum(1) / asking, excess / asking
 
     def means(self) -> dict[str, Float[Tensor, " heads"]]:
-        """Return the mean of each figure; not a number where no query has it."""
-        return {
-            name: total / self._counts[name] if self._counts[name] else total * math.nan
-            for name, total in self._sums.items()
-        }
+        """Return the mean of each figure; 0 where no query has it, such as a place before it."""
+        return {name: total / max(self._counts[name], 1) for name, total in self._sums.items()}
 
 
 def _by_distance(tile: Float[Tensor, "heads rows keys"]) -> Float[Tensor, "heads distances"]:
@@ -183,10 +206,3 @@ def _by_distance(tile: Float[Tensor, "heads rows keys"]) -> Float[Tensor, "heads
     rows, keys = tile.shape[1:]
     padded = torch.nn.functional.pad(tile.flip(1), (0, rows)).flatten(1)
     return padded[:, :-rows].unflatten(1, (rows, keys + rows - 1)).sum(1)
-
-
-def _without_nan(values: dict[str, float]) -> dict[str, float]:
-    # A single position has nothing before it, after it, or far away.
-    optional = ("on_special", "on_repeats", "repeats_beyond_distance", "prefers_alike")
-    kept = {k: v for k, v in values.items() if not (k in optional and math.isnan(v))}
-    return {k: 0.0 if math.isnan(v) else v for k, v in kept.items()}

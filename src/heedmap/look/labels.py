@@ -36,9 +36,9 @@ RULES = (
     f"{CLEAR_EXCESS:g} more than other segments at the same distances; “similar sound” or "
     f"“similar picture” if at least {SOME_FAR:.2g} goes further than a second, and there the third "
     "that is most alike by plain features gets more than the third that is least in at least "
-    f"{CLEARLY_ALIKE:.2g} of comparisons; “{NEAR}” if that second gets more than {MOST:g}; "
-    f"“{BROAD}” if the entropy is more than {NEARLY_EVEN:g} of the largest possible; else "
-    f"“{MIXED}”."
+    f"{CLEARLY_ALIKE:.2g} of comparisons; “{BROAD}” if the entropy is more than {NEARLY_EVEN:g} "
+    f"of the largest possible; “{NEAR}” if what is at most a second away gets more than {MOST:g}; "
+    f"else “{MIXED}”."
 )
 
 
@@ -58,8 +58,8 @@ def label_of(figures: HeadFigures, kind: str) -> str:
         (SPECIAL, _at_least(figures.on_special, MOST)),
         (SAME_SEGMENT, _follows_segments(figures)),
         (SIMILAR.get(kind, ""), is_far_and_alike(figures)),
-        (NEAR, figures.far is not None and figures.far < 1 - MOST),
         (BROAD, figures.evenness > NEARLY_EVEN),
+        (NEAR, figures.far is not None and figures.far < 1 - MOST),
     )
     return next((name for name, holds in checks if holds), MIXED)
 

@@ -36,8 +36,9 @@ class Layer:
 
 def rows_of(weights: Float[Tensor, "*lead key"]) -> Float[Tensor, "*lead key"]:
     """Return some rows of a map as numbers in float32, whatever the budget for whole maps is."""
-    size_bytes = weights.numel() * weights.element_size()
-    return AttentionMap.from_weights(weights).to_dense(max_bytes=size_bytes).float()
+    if not isinstance(weights, AttentionMap):
+        return weights.float()
+    return weights.to_dense(max_bytes=weights.numel() * weights.element_size()).float()
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,11 +27,12 @@ def borders(plain: Sequence, kind: str) -> list[int]:
     positions = len(plain.axis)
     context = max(round(CONTEXT_SECONDS[kind] * positions / (end - start)), 1)
     change = _change(plain.values, context)
+    largest_around = torch.nn.functional.max_pool1d(change[None], 2 * context + 1, 1, context)[0]
     found = [0]
-    for place in range(1, positions):
-        around = change[max(place - context, 0) : place + context + 1]
-        is_peak = change[place] >= around.max() and change[place] >= LEAST_CHANGE
-        if is_peak and place - found[-1] > context // 2:
+    peaks = (change == largest_around) & (change >= LEAST_CHANGE)
+    for place in peaks.nonzero().flatten().tolist():
+        # Of equal peaks side by side the first is the border; the start of all is one anyway.
+        if place - found[-1] > context // 2:
             found.append(place)
     return found
 
