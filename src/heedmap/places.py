@@ -14,9 +14,6 @@ Index = range | Tensor
 CELLS = 1 << 20
 """About how many cells a block has: large enough for fast products, small enough for a cache."""
 
-WIDE_CELLS = 1 << 19
-"""About how many cells a wide block has: it is gone over many times, so it should fit a cache."""
-
 SIDE = 1024
 """How many rows a block has at most."""
 
@@ -129,8 +126,7 @@ def blocks(matrices: int, rows: int, columns: int, wide: bool = False) -> Iterat
     [(1, 2, 524288), (1, 2, 475712)]
     """
     for some, lines in strips(matrices, rows, columns, wide):
-        cells = WIDE_CELLS if wide else CELLS
-        for across in split(columns, block_width(len(some) * len(lines), cells)):
+        for across in split(columns, block_width(len(some) * len(lines))):
             yield Block(some, lines, across)
 
 
@@ -138,17 +134,16 @@ def strips(
     matrices: int, rows: int, columns: int, wide: bool = False
 ) -> Iterator[tuple[range, range]]:
     """Yield matrices and rows of strips of blocks; small matrices share a strip."""
-    cells = WIDE_CELLS if wide else CELLS
-    high = min(rows, max(cells // max(columns, 1), LEAST_SIDE) if wide else SIDE)
-    across = min(columns, block_width(high, cells))
-    for some in split(matrices, cells // max(high * across, 1)):
+    high = min(rows, block_width(columns) if wide else SIDE)
+    across = min(columns, block_width(high))
+    for some in split(matrices, CELLS // max(high * across, 1)):
         for lines in split(rows, high):
             yield some, lines
 
 
-def block_width(lines: int, cells: int | None = None) -> int:
+def block_width(lines: int) -> int:
     """Return how many columns a block of so many lines should have."""
-    return max((CELLS if cells is None else cells) // max(lines, 1), LEAST_SIDE)
+    return max(CELLS // max(lines, 1), LEAST_SIDE)
 
 
 def split(size: int, step: int) -> Iterator[range]:

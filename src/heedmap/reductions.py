@@ -196,7 +196,7 @@ def top_of_tile(
     tile = tile.byte() if tile.dtype == torch.bool else tile
     signed = tile if largest else -tile
     if tile.shape[-1] < WIDE * count:
-        value, place = signed.topk(count, dim=-1)
+        value, place = _top(signed, count)
         passed_over = (signed >= value[..., -1:]).sum(-1) > count
     else:
         value, place, passed_over = _top_by_groups(signed, count)
@@ -213,13 +213,17 @@ def _top_by_groups(tile: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         -1, (-1, GROUP)
     )
     heads = groups.amax(-1)
-    chosen = heads.topk(count, dim=-1).indices
+    chosen = _top(heads, count)[1]
     candidates = groups.gather(-2, chosen[..., None].expand(*chosen.shape, GROUP)).flatten(-2)
-    value, order = candidates.topk(count, dim=-1)
+    value, order = _top(candidates, count)
     place = chosen.gather(-1, order // GROUP) * GROUP + order % GROUP
     least = value[..., -1:]
     passed_over = ((heads >= least).sum(-1) > count) | ((candidates >= least).sum(-1) > count)
     return value, place, passed_over
+
+
+def _top(tile: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    return tile.max(-1, keepdim=True) if count == 1 else tile.topk(count, dim=-1)
 
 
 def _order_equals(value: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:

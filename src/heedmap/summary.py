@@ -1,6 +1,7 @@
 """Many answers about a map in one pass over it, and the object that holds them."""
 
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights
-from heedmap.places import Block
+from heedmap.places import CELLS, Block
 from heedmap.reductions import Bins, top_of_tile
 from heedmap.stream import live_blocks, spread
 
@@ -66,18 +67,31 @@ def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
     """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
     if isinstance(rule, LazyWeights) and rule.form == "weights":
         rule.normalizer.whole()
-        # The same memory for every block: to get fresh pages costs more than to compute.
-        scratch = [torch.empty(0, dtype=rule.dtype, device=rule.device) for _ in range(2)]
         for block in live_blocks(rule, wide=True):
-            shape = tuple(len(numbers) for numbers in block)
-            if scratch[0].numel() < math.prod(shape):
-                scratch = [part.new_empty(math.prod(shape)) for part in scratch]
-            first, second = (part[: math.prod(shape)].view(shape) for part in scratch)
+            first, second = _scratch(block, rule.dtype, rule.device)
             logarithms = rule.log2_tile(*block, first)
             yield torch.exp2(logarithms, out=second), logarithms, block
         return
     for block in live_blocks(rule, wide=True):
         yield rule.tile(*block), None, block
+
+
+_kept = threading.local()
+
+
+def _scratch(block: Block, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return memory for two tiles, the same for every block and call of a thread.
+
+    8 MiB or so stay in use, because fresh pages cost more than what is computed in them.
+    """
+    shape = tuple(len(numbers) for numbers in block)
+    cells = math.prod(shape)
+    held: Tensor | None = getattr(_kept, "cells", None)
+    if held is None or held.shape[1] < cells or (held.dtype, held.device) != (dtype, device):
+        with torch.inference_mode(False):
+            held = torch.empty((2, max(cells, CELLS)), dtype=dtype, device=device)
+        _kept.cells = held
+    return held[0, :cells].view(shape), held[1, :cells].view(shape)
 
 
 class _Answers:
