@@ -58,7 +58,7 @@ virtual_environment_works() {
 install_heedmap() {
     local extra=$1 wanted stamp
     virtual_environment_works || make_virtual_environment
-    wanted=$(cat pyproject.toml constraints.txt | sha256sum)
+    wanted=$(cat pyproject.toml constraints.txt | cksum)
     for stamp in ".venv/installed-$extra" .venv/installed-dev; do
         if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
             return
