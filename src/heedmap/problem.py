@@ -44,7 +44,7 @@ class Problem:
     scoring: Scoring
     clean: bool = True
 
-    @property
+    @cached_property
     def extent(self) -> Extent:
         """Batch, heads, queries, keys."""
         batch, heads, queries, _ = self.query.shape
@@ -232,8 +232,9 @@ def _folded(tensor: Tensor) -> Tensor:
 
 
 def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:
-    named = {"query": query, "key": key} | ({} if value is None else {"value": value})
-    for name, tensor in named.items():
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if tensor is None and name == "value":
+            continue
         if not isinstance(tensor, Tensor):
             raise DTypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}.")
         if tensor.layout != torch.strided or tensor.is_nested:
@@ -246,15 +247,18 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:
             raise DTypeError(
                 f"{name} must be float64, float32, bfloat16 or float16; got {tensor.dtype}."
             )
-        for rule, got, want in (
-            ("number type", tensor.dtype, query.dtype),
-            ("device", tensor.device, query.device),
-            ("number of dimensions", tensor.ndim, query.ndim),
-        ):
-            if got != want:
-                raise (DTypeError if rule == "number type" else ShapeError)(
-                    f"{name} must have the {rule} of query; got {got} and {want}."
-                )
+        if tensor.dtype != query.dtype:
+            raise DTypeError(
+                f"{name} must have the number type of query; got {tensor.dtype} and {query.dtype}."
+            )
+        if tensor.device != query.device:
+            raise DTypeError(
+                f"{name} must be on the device of query; got {tensor.device} and {query.device}."
+            )
+        if tensor.ndim != query.ndim:
+            raise ShapeError(
+                f"{name} must have as many dimensions as query; got {tensor.ndim} and {query.ndim}."
+            )
     if query.ndim not in LAYOUTS:
         raise ShapeError(
             f"query must be {', '.join(LAYOUTS.values())}; got {list(query.shape)}. "
