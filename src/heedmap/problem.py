@@ -6,7 +6,7 @@ It can make any block of its scores, which is all that a lazy map needs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import torch
@@ -43,6 +43,10 @@ class Problem:
     mask: Mask | None
     scoring: Scoring
     clean: bool = True
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is worth saving: the fields, without what was worked out from them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def extent(self) -> Extent:

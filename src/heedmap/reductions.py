@@ -121,7 +121,7 @@ def extremes(
                 tile = rule.tile(matrices, lines, across)
                 tile = tile.byte() if tile.dtype == torch.bool else tile
                 value, at = tile.max(-1) if largest else tile.min(-1)
-                at = _first_equal(tile, value, at) + across.start
+                at = at + across.start
                 if best is None or place is None:
                     best, place = value, at
                     continue
@@ -137,12 +137,6 @@ def extremes(
     if _needs_gradient(rule):
         value = _with_gradient(rule, value[..., None], found[..., None])[..., 0]
     return value, found
-
-
-def _first_equal(tile: Tensor, value: Tensor, at: Tensor) -> Tensor:
-    """Return `at`, moved to the first of equals; torch promises no order among them."""
-    first = (tile == value[..., None]).to(torch.uint8).argmax(-1)
-    return torch.where(value.isnan(), at, first) if tile.is_floating_point() else first
 
 
 def top(
@@ -195,35 +189,55 @@ def top_of_tile(
     """
     tile = tile.byte() if tile.dtype == torch.bool else tile
     signed = tile if largest else -tile
-    if tile.shape[-1] < WIDE * count:
-        value, place = _top(signed, count)
-        passed_over = (signed >= value[..., -1:]).sum(-1) > count
-    else:
-        value, place, passed_over = _top_by_groups(signed, count)
+    if count == 1:
+        value, place = _first_largest(signed)
+        return (value if largest else -value), place
+    search = _top_directly if tile.shape[-1] < WIDE * count else _top_by_groups
+    value, place, passed_over = search(signed, count)
     value, place = _order_equals(value, place)
     if bool(passed_over.any()):
         value[passed_over], place[passed_over] = _sorted_top(signed[passed_over], count)
     return (value if largest else -value), place
 
 
-def _top_by_groups(tile: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def _first_largest(tile: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the largest cell of each row, the first of equals, as torch's max promises."""
+    if tile.shape[-1] % GROUP:
+        return tile.max(-1, keepdim=True)
+    groups = tile.unflatten(-1, (-1, GROUP))
+    chosen = groups.amax(-1).argmax(-1, keepdim=True)
+    value, place = groups.gather(-2, chosen[..., None].expand(*chosen.shape, GROUP)).max(-1)
+    return value, chosen * GROUP + place
+
+
+def _top_directly(tile: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the largest cells, their columns, and for which rows an equal one may be missed."""
+    value, place = tile.topk(min(count + 1, tile.shape[-1]), dim=-1)
+    return value[..., :count], place[..., :count], _ends_in_equals(value, count)
+
+
+def _top_by_groups(tile: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same, by way of the largest cell of each group of neighbours."""
     short = -tile.shape[-1] % GROUP
     groups = (F.pad(tile, (0, short), value=-torch.inf) if short else tile).unflatten(
         -1, (-1, GROUP)
     )
-    heads = groups.amax(-1)
-    chosen = _top(heads, count)[1]
+    heads, chosen = groups.amax(-1).topk(count + 1, dim=-1)
+    chosen = chosen[..., :count]
     candidates = groups.gather(-2, chosen[..., None].expand(*chosen.shape, GROUP)).flatten(-2)
-    value, order = _top(candidates, count)
+    value, order = candidates.topk(count + 1, dim=-1)
+    # A group that was not chosen holds an equal cell only if its largest is as large.
+    passed_over = _ends_in_equals(value, count) | (heads[..., count] == value[..., count - 1])
+    value, order = value[..., :count], order[..., :count]
     place = chosen.gather(-1, order // GROUP) * GROUP + order % GROUP
-    least = value[..., -1:]
-    passed_over = ((heads >= least).sum(-1) > count) | ((candidates >= least).sum(-1) > count)
     return value, place, passed_over
 
 
-def _top(tile: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    return tile.max(-1, keepdim=True) if count == 1 else tile.topk(count, dim=-1)
+def _ends_in_equals(value: Tensor, count: int) -> Tensor:
+    """Return for which rows the first cell that was left out equals the last that was taken."""
+    if value.shape[-1] <= count or not count:
+        return torch.zeros(value.shape[:-1], dtype=torch.bool, device=value.device)
+    return value[..., count] == value[..., count - 1]
 
 
 def _order_equals(value: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
