@@ -383,6 +383,16 @@ class TestGradients:
         assert isinstance(found, AttentionMap)
         torch.testing.assert_close(found.to_dense(), expected, atol=1e-5, rtol=1e-4)
 
+    def test_a_loss_that_also_reads_the_weights_is_refused(self) -> None:
+        query, key, value = (t.requires_grad_() for t in inputs())
+        output, weights = heedmap.attention(query, key, value)
+        for read in (weights.entropy(), weights[:, 0].mean(-1), weights.topk(2).values):
+            loss = output.sum() + read.sum()
+            with pytest.raises(HeedmapError, match="by the output alone"):
+                torch.autograd.grad(loss, [weights], retain_graph=True)
+        loss = output.sum() + weights.detach().entropy().sum()
+        assert torch.autograd.grad(loss, [weights])[0].shape == weights.shape
+
     def test_what_has_no_such_gradient_says_so(self) -> None:
         query, key, value = (t.requires_grad_() for t in inputs())
         output, weights = heedmap.attention(query, key, value)

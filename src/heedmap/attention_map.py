@@ -303,6 +303,10 @@ class AttentionMap(Tensor):
             f"requires_grad must not be set on a map; got {value}. Set it on query and key."
         )
 
+    def __copy__(self) -> "AttentionMap":
+        """Return another face of the same rule."""
+        return self._on(self._rule)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "AttentionMap":
         """Return a map on copies of everything that it stands on."""
         made = self._on(self._rule.map_tensors(lambda tensor: tensor.detach().clone()))

@@ -80,7 +80,11 @@ def compare(
     results = {}
     for backend in backends:
         output, normalizer, loss = losses(problem, values, backend)
-        results[backend] = (output, normalizer, *torch.autograd.grad(loss, inputs, retain_graph=True))
+        results[backend] = (
+            output,
+            normalizer,
+            *torch.autograd.grad(loss, inputs, retain_graph=True),
+        )
     for backend in backends[1:]:
         for found, expected in zip(results[backend], results["reference"], strict=True):
             torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import UnsupportedError
-from heedmap.lazy_weights import LazyWeights, LogNormalizer, Trace
+from heedmap.lazy_weights import LazyWeights, LogNormalizer, Trace, leaves
 from heedmap.problem import Problem
 from heedmap.scoring import Scoring
 
@@ -21,11 +21,14 @@ def gradient(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Any,
 
     Raises:
         UnsupportedError: for a map that is not the whole map of an `attention` call, whose
-            gradient has no output to come from.
+            gradient has no output to come from; and for outputs that depend on the map by more
+            than the output, since that part would be missing.
     """
     single = isinstance(inputs, Tensor)
     asked = [inputs] if single else list(inputs)
     traces = {at: _trace(held) for at, held in enumerate(asked) if isinstance(held, AttentionMap)}
+    for at, trace in traces.items():
+        _refuse_other_ways(outputs, asked[at], trace)
     roots = [traces[at].output if at in traces else held for at, held in enumerate(asked)]
     found = torch.autograd.grad(outputs, roots, *args, **kwargs)
     return tuple(
@@ -50,6 +53,30 @@ def _trace(held: AttentionMap) -> Trace:
             "gradient; this one does not. Set requires_grad on query, key or value."
         )
     return rule.trace
+
+
+def _refuse_other_ways(outputs: Any, held: Tensor, trace: Trace) -> None:
+    """Refuse a loss that reads the weights themselves beside gathering values with them.
+
+    Whatever is computed from the weights passes through their log-normaliser, which is found in
+    the graph of the loss, short of the output's own part of it.
+    """
+    assert isinstance(held, AttentionMap)
+    (leaf,) = leaves(held._rule)
+    starts = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    waiting = [start.grad_fn for start in starts if start.grad_fn is not None]
+    seen = {trace.output.grad_fn}
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if getattr(node, "problem", None) is leaf.problem:
+            raise UnsupportedError(
+                "the loss must reach the map by the output alone; it also reads the weights. Take "
+                "the two gradients apart, or use weights.to_dense() in the loss."
+            )
+        waiting += [further for further, _ in node.next_functions if further is not None]
 
 
 def _low_rank(held: AttentionMap, trace: Trace, grad: Tensor) -> AttentionMap:

@@ -65,7 +65,7 @@ def _item(held: AttentionMap) -> Any:
     return NotImplemented
 
 
-@on("clone", "__copy__")
+@on("clone")
 def _clone(held: AttentionMap, **_: Any) -> Tensor:
     return densify(held, "clone()")
 
