@@ -6,6 +6,8 @@ Each line gives milliseconds, and the ratio to PyTorch's scaled_dot_product_atte
 """
 
 import argparse
+import gc
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -44,13 +46,24 @@ def contestants(
 
 
 def medians(named: dict[str, Callable[[], object]], runs: int) -> dict[str, float]:
+    """Return the median seconds of each, in turns; who follows whom changes from turn to turn.
+
+    The garbage collector waits between the turns, as it does for `timeit`.
+    """
     times: dict[str, list[float]] = {name: [] for name in named}
+    turns = random.Random(0)
+    order = list(named)
     for run in range(runs + 1):
-        for name, call in named.items():
+        gc.enable()
+        turns.shuffle(order)
+        gc.disable()
+        for name in order:
+            call = named[name]
             start = time.perf_counter()
             call()
             if run:
                 times[name].append(time.perf_counter() - start)
+    gc.enable()
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 

@@ -83,4 +83,6 @@ def attention(
     output, normalizer = differentiable.run(problem, values, backend)
     trace = Trace(output, values) if output.requires_grad else None
     weights = map_of(problem, LogNormalizer(problem, normalizer, backend), query, trace)
-    return output.reshape(*query.shape[:-1], value.shape[-1]), weights
+    if query.ndim < 4:
+        output = output.reshape(*query.shape[:-1], value.shape[-1])
+    return output, weights

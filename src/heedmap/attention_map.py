@@ -70,11 +70,11 @@ class AttentionMap(Tensor):
     ) -> "AttentionMap":
         """Put a face on `rule`, whose stack folds into `lead`; not for users."""
         _, rows, columns = rule.sizes
-        tail = [size for size, keep in zip((rows, columns), kept, strict=True) if keep]
+        tail = (rows,) * kept[0] + (columns,) * kept[1]
         made = Tensor._make_wrapper_subclass(
-            cls, (*lead, *tail), dtype=dtype or rule.dtype, device=rule.device
+            cls, lead + tail, dtype=dtype or rule.dtype, device=rule.device
         )
-        made._rule, made._lead, made._kept = rule, tuple(lead), kept
+        made._rule, made._lead, made._kept = rule, lead, kept
         return made
 
     def __init__(self, *_: Any, **__: Any) -> None:

@@ -241,34 +241,46 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:
             continue
         if not isinstance(tensor, Tensor):
             raise DTypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}.")
-        if tensor.layout != torch.strided or tensor.is_nested:
-            raise DTypeError(
-                f"{name} must be an ordinary strided tensor; got "
-                f"{'a nested one' if tensor.is_nested else tensor.layout}. Pad it and give "
-                "mask=Padding(valid), or pack it and give mask=Documents(ids)."
-            )
-        if tensor.dtype not in FLOATS:
-            raise DTypeError(
-                f"{name} must be float64, float32, bfloat16 or float16; got {tensor.dtype}."
-            )
-        if tensor.dtype != query.dtype:
-            raise DTypeError(
-                f"{name} must have the number type of query; got {tensor.dtype} and {query.dtype}."
-            )
-        if tensor.device != query.device:
-            raise DTypeError(
-                f"{name} must be on the device of query; got {tensor.device} and {query.device}."
-            )
-        if tensor.ndim != query.ndim:
-            raise ShapeError(
-                f"{name} must have as many dimensions as query; got {tensor.ndim} and {query.ndim}."
-            )
+        _check_kind(name, tensor)
+        if (
+            tensor.dtype != query.dtype
+            or tensor.ndim != query.ndim
+            or tensor.device != query.device
+        ):
+            _refuse_mixture(name, tensor, query)
     if query.ndim not in LAYOUTS:
         raise ShapeError(
             f"query must be {', '.join(LAYOUTS.values())}; got {list(query.shape)}. "
             "Merge further leading dimensions into the batch."
         )
     _check_sizes(query, key, value)
+
+
+def _check_kind(name: str, tensor: Tensor) -> None:
+    if tensor.layout != torch.strided or tensor.is_nested:
+        raise DTypeError(
+            f"{name} must be an ordinary strided tensor; got "
+            f"{'a nested one' if tensor.is_nested else tensor.layout}. Pad it and give "
+            "mask=Padding(valid), or pack it and give mask=Documents(ids)."
+        )
+    if tensor.dtype not in FLOATS:
+        raise DTypeError(
+            f"{name} must be float64, float32, bfloat16 or float16; got {tensor.dtype}."
+        )
+
+
+def _refuse_mixture(name: str, tensor: Tensor, query: Tensor) -> None:
+    if tensor.dtype != query.dtype:
+        raise DTypeError(
+            f"{name} must have the number type of query; got {tensor.dtype} and {query.dtype}."
+        )
+    if tensor.device != query.device:
+        raise DTypeError(
+            f"{name} must be on the device of query; got {tensor.device} and {query.device}."
+        )
+    raise ShapeError(
+        f"{name} must have as many dimensions as query; got {tensor.ndim} and {query.ndim}."
+    )
 
 
 def _check_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> None:

@@ -286,8 +286,8 @@ def pool(
 
     def visit(tile: Tensor, block: Block) -> list[Share]:
         # Rows first: they add up whole lines, and leave little for the slower columns.
-        down, row_place = row_bins.sums(tile, block.rows, 1)
-        across, column_place = column_bins.sums(down, block.columns, 2)
+        down, row_place = row_bins.gather(tile, block.rows, 1, "sum")
+        across, column_place = column_bins.gather(down, block.columns, 2, "sum")
         return [Share(0, (spread(block.matrices), row_place, column_place), across)]
 
     summed = add_up(rule, [(matrices, rows, columns)], visit)[0]
@@ -314,16 +314,27 @@ class Bins:
         edges = torch.arange(self.count + 1, device=device) * self.size
         return edges.div(max(self.count, 1), rounding_mode="floor").diff()
 
-    def sums(self, tile: Tensor, positions: range, dim: int) -> tuple[Tensor, slice]:
-        """Return the sums of a tile along `dim` by block, and which blocks these are."""
+    def gather(self, tile: Tensor, positions: range, dim: int, how: str) -> tuple[Tensor, slice]:
+        """Return the sums (or, with ``how="amax"``, the largest cells) of a tile along `dim`.
+
+        They come by block of neighbours, with a slice that says which blocks these are.
+        """
         numbers = self.of(positions, tile.device)
         first, last = int(numbers[0]), int(numbers[-1])
         even = self.size // self.count if self.size % self.count == 0 else 0
         if even and positions.start % even == 0 and len(positions) % even == 0:
-            return tile.unflatten(dim, (-1, even)).sum(dim + 1), slice(first, last + 1)
+            parts = tile.unflatten(dim, (-1, even))
+            found = parts.amax(dim + 1) if how == "amax" else parts.sum(dim + 1)
+            return found, slice(first, last + 1)
         shape = list(tile.shape)
         shape[dim] = last - first + 1
-        return tile.new_zeros(shape).index_add(dim, numbers - first, tile), slice(first, last + 1)
+        if how == "sum":
+            found = tile.new_zeros(shape).index_add(dim, numbers - first, tile)
+        else:
+            lined_up = [-1 if at == dim else 1 for at in range(tile.ndim)]
+            index = (numbers - first).reshape(lined_up).expand_as(tile)
+            found = tile.new_full(shape, -torch.inf).scatter_reduce(dim, index, tile, "amax")
+        return found, slice(first, last + 1)
 
 
 def _pool_max(rule: LazyMatrix, rows: int, columns: int) -> Tensor:
@@ -332,13 +343,10 @@ def _pool_max(rule: LazyMatrix, rows: int, columns: int) -> Tensor:
     row_bins, column_bins = Bins(size_rows, rows), Bins(size_columns, columns)
     with torch.no_grad():
         for block in blocks(*rule.sizes):
-            tile = rule.tile(*block)
-            at_row = row_bins.of(block.rows, rule.device)
-            at_column = column_bins.of(block.columns, rule.device)
-            narrow = tile.new_full((*tile.shape[:2], columns), -torch.inf)
-            narrow = narrow.index_reduce(2, at_column, tile, "amax")
-            part = pooled[spread(block.matrices)]
-            part.index_reduce_(1, at_row, narrow, "amax")
+            down, row_place = row_bins.gather(rule.tile(*block), block.rows, 1, "amax")
+            across, column_place = column_bins.gather(down, block.columns, 2, "amax")
+            part = pooled[spread(block.matrices), row_place, column_place]
+            torch.maximum(part, across, out=part)
     return pooled
 
 

@@ -124,8 +124,8 @@ class _Answers:
         self.received[matrices, columns] += tile.sum(-2)
         self._find_top(tile, block.columns)
         if self.bins is not None:
-            down, row_place = self.bins[0].sums(tile, block.rows, 1)
-            across, column_place = self.bins[1].sums(down, block.columns, 2)
+            down, row_place = self.bins[0].gather(tile, block.rows, 1, "sum")
+            across, column_place = self.bins[1].gather(down, block.columns, 2, "sum")
             self.pooled[matrices, row_place, column_place] += across
         if logarithms is None:
             self.entropy[matrices, rows] += torch.special.entr(tile).sum(-1)

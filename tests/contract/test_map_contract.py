@@ -171,6 +171,26 @@ class TestMapContract:
         assert summary.pooled is not None
         torch.testing.assert_close(summary.pooled, weights.pool(2, 3), atol=1e-6, rtol=1e-5)
 
+    @pytest.mark.parametrize("size", [(2, 3), (3, 3), (4, 2), (100, 100)], ids=str)
+    def test_pictures_are_of_disjoint_blocks(
+        self, flavour: tuple[AttentionMap, Tensor], size: tuple[int, int]
+    ) -> None:
+        weights, twin = flavour
+        rows, columns = (min(n, have) for n, have in zip(size, twin.shape[-2:], strict=True))
+        bands = [
+            [n * i // k for i in range(k + 1)]
+            for n, k in zip(twin.shape[-2:], (rows, columns), strict=True)
+        ]
+        for how in ("mean", "sum", "max"):
+            found = weights.pool(*size, how=how)
+            for i, j in ((0, 0), (rows - 1, columns - 1), (rows // 2, columns // 2)):
+                block = twin[..., bands[0][i] : bands[0][i + 1], bands[1][j] : bands[1][j + 1]]
+                block = block.flatten(-2)
+                expected = block.amax(-1) if how == "max" else getattr(block, how)(-1)
+                torch.testing.assert_close(
+                    found[..., i, j].double(), expected, atol=1e-5, rtol=1e-4
+                )
+
     def test_edges_are_the_cells_above(self, flavour: tuple[AttentionMap, Tensor]) -> None:
         weights = flavour[0]
         place, value = weights.edges(0.2)

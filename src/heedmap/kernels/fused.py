@@ -30,14 +30,12 @@ def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"
 
     It knows no soft-cap, gives no gradient to a bias, and lets NaN in a hidden slot through.
     """
-    scoring = problem.scoring
-    if problem.query.device.type != "cpu" or scoring.soft_cap is not None or not problem.clean:
+    scoring, query = problem.scoring, problem.query
+    if not query.is_cpu or scoring.soft_cap is not None or not problem.clean:
         return False
-    if min(*problem.extent, problem.query.shape[3], value.shape[3]) == 0:
+    if not (query.numel() and problem.key.numel() and value.numel()):
         return False
-    if (bias := scoring.bias) is not None and (
-        bias.requires_grad or bias.dtype != problem.query.dtype
-    ):
+    if (bias := scoring.bias) is not None and (bias.requires_grad or bias.dtype != query.dtype):
         return False
     return (problem.mask is None and bias is None) or all_finite(value)
 
@@ -59,7 +57,8 @@ def forward(
         output, normalizer = _run(problem, pieces[0], *inputs)
     else:
         output, normalizer = _run_and_merge(problem, pieces, *inputs)
-    output = output[..., : value.shape[-1]]
+    if output.shape[-1] != value.shape[-1]:
+        output = output[..., : value.shape[-1]]
     if problem.scoring.sinks is not None:
         both = torch.logaddexp(normalizer, problem.scoring.sinks[:, None])
         share = torch.exp(normalizer - both).masked_fill(both == -torch.inf, 0)
