@@ -17,9 +17,6 @@ from heedmap.lazy_algebra import Join
 from heedmap.places import Index, pick
 from heedmap.problem import Problem
 
-HIDDEN = -20_000.0
-"""A base-2 logarithm whose power is exactly 0, in float64 too."""
-
 Form = Literal["weights", "scores", "log_weights"]
 
 
@@ -111,29 +108,6 @@ class LazyWeights(LazyMatrix):
             return tiles.weights(self.problem, normalizer, matrices, rows, columns)
         scores = self.problem.scores(matrices, rows, columns)
         return scores - _anchor(normalizer)[..., None]
-
-    def log2_tile(
-        self, matrices: Index, rows: Index, columns: Index, scratch: Tensor | None = None
-    ) -> Tensor:
-        """Return a block of the weights' logarithms to base 2, hidden ones far below any other.
-
-        Where it can, it uses the memory of `scratch`, as large as the block.
-
-        Base 2 because 2ˣ is several times faster than eˣ on a CPU; far below, not −inf, because
-        0 · −inf is not a number.
-        """
-        problem = self.problem
-        anchor = _anchor(self.normalizer.rows(matrices, rows))
-        if not (problem.scoring.is_plain and problem.clean):
-            scores = problem.scores(matrices, rows, columns) - anchor[..., None]
-            return scores.mul_(tiles.LOG2_E).clamp_(min=HIDDEN)
-        factor = problem.scoring.scale * tiles.LOG2_E
-        query = pick(pick(problem.flat_query, matrices, 0), rows, 1).to(self.dtype) * factor
-        key = pick(pick(problem.flat_key, problem.key_matrices(matrices), 0), columns, 1)
-        start = (anchor * -tiles.LOG2_E)[..., None]
-        logarithms = torch.baddbmm(start, query, key.to(self.dtype).mT, out=scratch)
-        visible = problem.visible(matrices, rows, columns)
-        return logarithms if visible is None else logarithms.masked_fill_(~visible, HIDDEN)
 
     def cells(self, matrices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Make single cells."""

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heedmap.kernels.tiles import Log2Weights
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights
 from heedmap.places import CELLS, Block
@@ -65,15 +66,15 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Su
 
 def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
     """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
-    if isinstance(rule, LazyWeights) and rule.form == "weights":
-        rule.normalizer.whole()
+    if not isinstance(rule, LazyWeights) or rule.form != "weights":
         for block in live_blocks(rule, wide=True):
-            first, second = _scratch(block, rule.dtype, rule.device)
-            logarithms = rule.log2_tile(*block, first)
-            yield torch.exp2(logarithms, out=second), logarithms, block
+            yield rule.tile(*block), None, block
         return
+    logarithms_of = Log2Weights(rule.problem, rule.normalizer.whole())
     for block in live_blocks(rule, wide=True):
-        yield rule.tile(*block), None, block
+        first, second = _scratch(block, rule.dtype, rule.device)
+        logarithms = logarithms_of.tile(block, first)
+        yield torch.exp2(logarithms, out=second), logarithms, block
 
 
 _kept = threading.local()
@@ -130,14 +131,13 @@ class _Answers:
         if logarithms is None:
             self.entropy[matrices, rows] += torch.special.entr(tile).sum(-1)
         else:
-            products = logarithms.mul_(tile)
-            self.entropy[matrices, rows] -= products.sum(-1) * LN_2
+            self.entropy[matrices, rows] += logarithms.mul_(tile).sum(-1) * -LN_2
 
     def _find_top(self, tile: Tensor, columns: range) -> None:
         if not self.waiting:
             self._wait_for_zeros(tile, range(min(self.count, columns.start)))
         value, place = top_of_tile(tile, min(self.count, tile.shape[-1]))
-        self.waiting.append((value, place + columns.start))
+        self.waiting.append((value, place + columns.start if columns.start else place))
         self.seen = columns.stop
 
     def _wait_for_zeros(self, tile: Tensor, columns: range) -> None:
@@ -153,9 +153,10 @@ class _Answers:
         end = min(self.seen + self.count, self.rule.sizes[2])
         self._wait_for_zeros(self.waiting[0][0], range(self.seen, end))
         matrices, rows = (spread(numbers) for numbers in self.strip)
-        weights = torch.cat([weight for weight, _ in self.waiting], dim=-1)
-        keys = torch.cat([key for _, key in self.waiting], dim=-1)
+        weights, keys = self.waiting[0]
         if len(self.waiting) > 1:
+            weights = torch.cat([weight for weight, _ in self.waiting], dim=-1)
+            keys = torch.cat([key for _, key in self.waiting], dim=-1)
             weights, order = weights.sort(dim=-1, descending=True, stable=True)
             keys = keys.gather(-1, order)
         self.top_weights[matrices, rows] = weights[..., : self.count]

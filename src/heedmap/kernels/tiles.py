@@ -139,6 +139,43 @@ def weights(
     return result if hidden is None else result.masked_fill(~hidden, 0)
 
 
+HIDDEN = -20_000.0
+"""A base-2 logarithm whose power is exactly 0, in float64 too."""
+
+
+class Log2Weights:
+    """The base-2 logarithms of weights, by blocks; hidden ones far below any other.
+
+    Base 2 because 2ˣ is several times faster than eˣ on a CPU; far below, not −inf, because
+    0 · −inf is not a number. What does not depend on the block is worked out once.
+    """
+
+    def __init__(
+        self, problem: Problem, log_normalizer: Float[Tensor, "batch heads query"]
+    ) -> None:
+        """Scale the queries and the log-normaliser."""
+        self.problem = problem
+        anchor = log_normalizer.flatten(0, 1)
+        self.start = anchor.masked_fill(anchor == -torch.inf, 0).mul_(-LOG2_E)[..., None]
+        self.is_plain = problem.scoring.is_plain and problem.clean
+        if self.is_plain:
+            dtype = problem.compute_dtype
+            self.query = problem.flat_query.to(dtype) * (problem.scoring.scale * LOG2_E)
+            self.key = problem.flat_key.to(dtype)
+
+    def tile(self, block: Block, scratch: Tensor) -> Float[Tensor, "matrices rows columns"]:
+        """Return one block, in the memory of `scratch` where that can be."""
+        problem, place = self.problem, _slices(block.matrices, block.rows)
+        if not self.is_plain:
+            scores = problem.scores(*block).mul_(LOG2_E)
+            return scores.add_(self.start[place]).clamp_(min=HIDDEN)
+        key = pick(self.key, problem.key_matrices(block.matrices), 0)
+        key = key[:, block.columns.start : block.columns.stop]
+        logarithms = torch.baddbmm(self.start[place], self.query[place], key.mT, out=scratch)
+        visible = problem.visible(*block)
+        return logarithms if visible is None else logarithms.masked_fill_(~visible, HIDDEN)
+
+
 def gather(
     weights: Float[Tensor, "matrices rows columns"],
     value: Float[Tensor, "matrices columns value_dim"],
