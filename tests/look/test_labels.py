@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from heedmap.errors import ArgumentError
-from heedmap.look.choosing import choose
+from heedmap.look.choosing import check_asked, choose
 from heedmap.look.figures import HeadFigures, measure
 from heedmap.look.labels import RULES, label_of
 from heedmap.look.running import Run
@@ -77,6 +77,7 @@ SINK = rows(6, r0=0, r1=0, r2=0, r3=0, r4=0, r5=0)
 def choice(run: Run, **wish: int) -> tuple[int, int]:
     query = [wish.pop("query")] if "query" in wish else []
     given = {"layer": wish.get("layer"), "head": wish.get("head")}
+    check_asked(run, **given)
     made = choose(run, measure(run), **given, query=query)
     return made.layer, made.head
 

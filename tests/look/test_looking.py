@@ -184,6 +184,13 @@ def test_bad_arguments_write_nothing(case: str, tiny_bert: str, output: Path) ->
     assert not output.exists()
 
 
+def test_a_wrong_layer_is_refused_before_anything_is_measured() -> None:
+    told: list[str] = []
+    with pytest.raises(ArgumentError, match="layer must be 0, the only one without a model; got 3"):
+        look("to be", model="none", layer=3, progress=told.append)
+    assert told == []
+
+
 @pytest.mark.parametrize("frames", [1, 60])
 def test_a_film_in_which_nothing_happens(frames: int, tmp_path: Path, output: Path) -> None:
     film = write_film(tmp_path / "still.mp4", [(90, 90, 90)], frames=frames)

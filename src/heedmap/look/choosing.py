@@ -9,7 +9,7 @@ from heedmap.errors import ArgumentError
 from heedmap.look.figures import HeadFigures
 from heedmap.look.labels import FIRST, REPEATED, SOME_FAR, SPECIAL, label_of
 from heedmap.look.repeats import Repeats
-from heedmap.look.running import Run, rows_of
+from heedmap.look.running import NO_MODEL, Run, rows_of
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,9 @@ def choose(
     “repeated word” in which the query, if it has repeats, gives them most, or else in which
     repeats get most beyond their distance; for sound and film, among heads that give at least a
     third of their weight to moments more than a second away, the one that prefers those that are
-    alike most often; else the least even head that is no sink.
-
-    Raises:
-        ArgumentError: if there is no such layer or head.
+    alike most often; else the least even head that is no sink. `check_asked` has passed `layer`
+    and `head`.
     """
-    _check(run, layer, head)
     left = [
         figures
         for figures in heads
@@ -102,13 +99,19 @@ def _choice(figures: HeadFigures, reason: str) -> Choice:
     return Choice(figures.layer, figures.head, reason)
 
 
-def _check(run: Run, layer: int | None, head: int | None) -> None:
+def check_asked(run: Run, layer: int | None, head: int | None) -> None:
+    """Refuse a layer or head that there is not.
+
+    Raises:
+        ArgumentError: if there is no such layer or head.
+    """
     layers = len(run.layers)
+    of = "without a model" if run.model == NO_MODEL else f"of {run.model}"
     if layer is not None and not 0 <= layer < layers:
         raise ArgumentError(
             f"layer must be from 0 to {layers - 1} for {run.model}; got {layer}."
             if layers > 1
-            else f"layer must be 0, the only one of {run.model}; got {layer}."
+            else f"layer must be 0, the only one {of}; got {layer}."
         )
     sizes = [run.layers[i].weights.shape[0] for i in (range(layers) if layer is None else [layer])]
     heads = min(sizes)
@@ -116,5 +119,5 @@ def _check(run: Run, layer: int | None, head: int | None) -> None:
         raise ArgumentError(
             f"head must be from 0 to {heads - 1} for {run.model}; got {head}."
             if heads > 1
-            else f"head must be 0, the only one of {run.model}; got {head}."
+            else f"head must be 0, the only one {of}; got {head}."
         )

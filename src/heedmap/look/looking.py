@@ -8,7 +8,7 @@ from typing import Any
 
 from heedmap.axes import Axis
 from heedmap.errors import ArgumentError
-from heedmap.look.choosing import Choice, choose
+from heedmap.look.choosing import Choice, check_asked, choose
 from heedmap.look.figures import HeadFigures, measure
 from heedmap.look.folder import check_free, filled_at_once, write_summary
 from heedmap.look.labels import REPEATED, RULES, SIMILAR, label_of
@@ -146,6 +146,7 @@ def look(
     if not math.isfinite(start_seconds):
         raise ArgumentError(f"start_seconds must be a finite number; got {start_seconds}.")
     made = run(open_source(source), model=model, start_seconds=start_seconds, progress=progress)
+    check_asked(made, layer, head)
     location = made.axis.locate(query) if query is not None else None
     positions = location.positions if location else ()
     count = sum(part.weights.shape[0] for part in made.layers)
