@@ -77,6 +77,15 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch) -> Non
         open_media(tmp_path / "secret.wav")
 
 
+def test_a_link_that_leads_nowhere_is_not_taken_for_words(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("recording").symlink_to("gone")
+    Path("loop").symlink_to("loop")
+    for name in ("recording", "loop"):
+        with pytest.raises(InputError, match=f"input must be a file.*; got {name}"):
+            open_media(name)
+
+
 def test_a_name_that_no_file_can_have_is_an_input_error() -> None:
     with pytest.raises(InputError, match="must be a file that can be read"):
         open_media(Path("x" * 5000))

@@ -35,7 +35,8 @@ def open_media(
 ) -> Text | Sound | Film:
     """Return what `source` holds: a `Text`, a `Sound` or a `Film`.
 
-    A path, and a string that is the path of something that exists, is opened as a file. What is
+    A path, and a string that names something that exists (also a link that leads nowhere), is
+    opened as a file. What is
     in it decides: bytes that are UTF-8, or UTF-16 with its mark, are text; what shows moving
     pictures is a film; what sounds is a sound, also with a cover picture. Any other string is the
     text itself.
@@ -56,7 +57,7 @@ def open_media(
         >>> open_media("to be or not to be").text
         'to be or not to be'
     """
-    if isinstance(source, str) and not os.path.exists(source):
+    if isinstance(source, str) and not os.path.lexists(source):
         if _looks_like_path(source):
             raise InputError(
                 f"input must be a file that exists, or words; got “{source}”, and there is no "
