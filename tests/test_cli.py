@@ -252,6 +252,15 @@ def test_a_file_of_text(run: Main, folder: Path) -> None:
     assert (folder / "heedmap-out" / "poem").is_dir()
 
 
+def test_a_file_whose_name_is_no_utf_8(run: Main, folder: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    (folder / name).write_text("abba")
+    status, _, err = run("look", name, "--model", "none", "-o", "there")
+    assert status == 0, err
+    written = (folder / "there" / "summary.json").read_bytes()
+    assert json.loads(written.decode("utf-8"))["input"]["name"] == name
+
+
 def test_long_tables_end(run: Main) -> None:
     _, out, _ = run("look", "ab" * 50, "--model", "none")
     assert "… and 60 more, all in summary.json" in out

@@ -92,7 +92,9 @@ def filled_at_once(folder: Path) -> Iterator[Path]:
 
 def write_summary(folder: Path, summary: dict[str, object]) -> None:
     """Write the summary as JSON."""
-    (folder / SUMMARY).write_text(as_json(summary), encoding="utf-8")
+    # A file may have a name that is no UTF-8; JSON has escapes for what is not.
+    text = as_json(summary)
+    (folder / SUMMARY).write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def as_json(summary: dict[str, object]) -> str:
