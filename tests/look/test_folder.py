@@ -9,7 +9,7 @@ from heedmap.look.folder import check_free, filled_at_once, folder_name
 
 
 def fill(folder: Path, *names: str) -> None:
-    with filled_at_once(folder) as temporary:
+    with filled_at_once(folder, force=True) as temporary:
         for name in names:
             (temporary / name).write_text("new")
 
@@ -25,7 +25,7 @@ def test_a_new_folder_appears_with_its_parents(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_an_interrupted_look_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def interrupted() -> None:
-        with filled_at_once(tmp_path / "a" / "b") as temporary:
+        with filled_at_once(tmp_path / "a" / "b", force=True) as temporary:
             (temporary / "atlas.png").write_text("half")
             raise error
 
@@ -38,7 +38,7 @@ def test_an_interrupted_look_keeps_the_earlier_one(tmp_path: Path) -> None:
     fill(tmp_path / "out", "atlas.png")
 
     def interrupted() -> None:
-        with filled_at_once(tmp_path / "out") as temporary:
+        with filled_at_once(tmp_path / "out", force=True) as temporary:
             (temporary / "atlas.png").write_text("half")
             raise KeyboardInterrupt
 
@@ -93,3 +93,28 @@ def test_no_folder_can_be_there(tmp_path: Path, place: str) -> None:
 )
 def test_folder_names_are_safe(words: str, expected: str) -> None:
     assert folder_name(words) == expected
+
+
+def test_two_looks_at_once_do_not_mix(tmp_path: Path) -> None:
+    def second() -> None:
+        with filled_at_once(tmp_path / "out", force=False) as temporary:
+            (temporary / "arcs.png").write_text("late")
+            fill(tmp_path / "out", "atlas.png", "summary.json")
+
+    with pytest.raises(InputError, match=r"which holds atlas\.png"):
+        second()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "atlas.png",
+        "summary.json",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    def write() -> None:
+        with filled_at_once(tmp_path / "out", force=False):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError, match=r"got .*out \(No space left on device\)\. .* make room"):
+        write()
+    assert list(tmp_path.iterdir()) == []

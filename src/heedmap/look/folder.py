@@ -52,7 +52,7 @@ def check_free(folder: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def filled_at_once(folder: Path) -> Iterator[Path]:
+def filled_at_once(folder: Path, *, force: bool) -> Iterator[Path]:
     """Yield an empty folder whose files are in `folder` once the block has ended well.
 
     A new folder appears whole, by one renaming. In one that is there already, our files are
@@ -60,7 +60,7 @@ def filled_at_once(folder: Path) -> Iterator[Path]:
     ones are removed; other files are left alone. When the block raises, nothing changes.
 
     Raises:
-        InputError: if it cannot be written.
+        InputError: if it cannot be written, or by now holds results and `force` is not given.
     """
     made: list[Path] = []
     done = False
@@ -76,8 +76,11 @@ def filled_at_once(folder: Path) -> Iterator[Path]:
             temporary.chmod(0o777 & ~_umask())
         except OSError as error:
             raise _unwritable(folder, error) from error
-        yield temporary
         try:
+            yield temporary
+            if not force:
+                # Another look may have come first since this one was allowed.
+                check_free(folder, force=False)
             _move(temporary, folder)
         except OSError as error:
             raise _unwritable(folder, error) from error
@@ -134,7 +137,7 @@ def _remove_if_empty(path: Path) -> None:
 def _unwritable(folder: Path, error: OSError) -> InputError:
     return InputError(
         f"output must be a folder that can be written; got {folder} ({error.strerror}). "
-        "Name another with -o."
+        "Name another with -o, or make room."
     )
 
 

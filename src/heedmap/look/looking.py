@@ -172,12 +172,12 @@ def look(
         segments=_segments(made),
         notes=tuple(notes),
     )
-    return seen if output is None else _written(seen, made, Path(output), progress)
+    return seen if output is None else _written(seen, made, Path(output), force, progress)
 
 
-def _written(seen: Look, made: Run, folder: Path, progress: Progress) -> Look:
+def _written(seen: Look, made: Run, folder: Path, force: bool, progress: Progress) -> Look:
     progress("Drawing …")
-    with filled_at_once(folder) as temporary:
+    with filled_at_once(folder, force=force) as temporary:
         files = draw(made, seen.labels, seen.chosen, seen.query, temporary)
         notes = (*seen.notes, *notes_on_pictures(made, seen.query))
         told = {**vars(seen), "notes": notes, "files": (*files, "summary.json"), "folder": folder}
