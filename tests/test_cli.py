@@ -354,6 +354,31 @@ def test_a_reader_that_stops_reading(folder: Path) -> None:
     assert b"BrokenPipe" not in done.stderr
 
 
+STREAMS = {
+    "no standard input": ("look - --model none <&-", 2, "while standard input is open"),
+    "no standard output": ("look abba --model none >&-", 1, "must be open"),
+    "full output": ("look abba --model none >/dev/full", 1, "No space left on device"),
+    "no standard error": ("look abba --model none 2>&-", 0, ""),
+    "nobody reads the progress": ("look abba --model none 2> >(true)", 0, ""),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", STREAMS)
+def test_streams_that_are_closed_or_full(case: str, folder: Path) -> None:
+    del folder
+    words, status, err = STREAMS[case]
+    done = subprocess.run(
+        ["bash", "-c", f"{' '.join(COMMAND)} {words}"], capture_output=True, check=False
+    )
+    *progress, last = ["", *done.stderr.decode().splitlines()]
+    assert done.returncode == status, last
+    assert done.stdout.decode()[:6] == ("“abba”" if status == 0 else "")
+    assert err in last
+    assert "should not happen" not in last
+    assert all(not line or line.endswith("…") for line in progress)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_leaves_nothing(folder: Path, number: signal.Signals) -> None:

@@ -11,10 +11,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from heedmap.errors import ArgumentError, HeedmapError
+from heedmap.errors import ArgumentError, HeedmapError, InputError, UnsupportedError
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -43,28 +44,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Characters that a terminal cannot show must not end the program.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = options.command(options)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # Whoever read the output has closed it; Python must not try to write the rest at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return options.command(options)
     except KeyboardInterrupt:
-        print("heedmap: interrupted.", file=sys.stderr)
+        _tell("heedmap: interrupted.")
         return INTERRUPTED
     except HeedmapError as error:
         if options.debug:
             raise
-        print(f"heedmap: {_one_line(error)}", file=sys.stderr)
+        _tell(f"heedmap: {_one_line(error)}")
         return WRONG_INPUT if isinstance(error, ArgumentError) else FAILED
     except Exception as error:
         if options.debug:
             raise
-        print(
+        _tell(
             f"heedmap: {type(error).__name__}: {_one_line(error)} "
-            "This should not happen; add --debug to see where.",
-            file=sys.stderr,
+            "This should not happen; add --debug to see where."
         )
         return FAILED
 
@@ -143,7 +137,12 @@ def _look(options: argparse.Namespace) -> int:
     from heedmap.look.running import open_source
     from heedmap.media import Text
 
+    # Python has None for a stream that was closed before it began.
+    if sys.stdout is None:
+        raise UnsupportedError("standard output must be open; got a closed one.")
     if options.input == "-" and not options.text:
+        if sys.stdin is None:
+            raise InputError("input must be words, a file, or - while standard input is open.")
         media = Text.of_bytes(sys.stdin.buffer.read(), "standard input")
     elif options.text:
         media = Text.of(options.input)
@@ -160,14 +159,37 @@ def _look(options: argparse.Namespace) -> int:
         output=options.output or Path("heedmap-out", folder_name(name)),
         force=options.force,
         start_seconds=options.start,
-        progress=_progress,
+        progress=_tell,
     )
-    sys.stdout.write(as_json(seen.summary()) if options.json else report(seen))
+    _print(as_json(seen.summary()) if options.json else report(seen))
     return DONE
 
 
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _print(words: str) -> None:
+    """Write the results to standard output.
+
+    Raises:
+        UnsupportedError: if it cannot take them; whoever merely stops reading is no error.
+    """
+    try:
+        sys.stdout.write(words)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python must not try to write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise UnsupportedError(
+                f"standard output must take the results; got “{error.strerror}”. They are in "
+                "summary.json, too."
+            ) from error
+
+
+def _tell(line: str) -> None:
+    """Write a line to standard error, where somebody reads it; else the work goes on."""
+    # Without the question, print would take standard output for a standard error that is closed.
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
 
 
 class _Version(argparse.Action):
