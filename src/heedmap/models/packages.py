@@ -255,8 +255,15 @@ def _reason_and_advice(complaints: str) -> tuple[str, str]:
     # After trying in vain to connect, pip only says that there is no such version.
     if "WARNING: Retrying" in complaints:
         return "the package index does not answer", "Check the network and pip's configuration."
+    if "No space left on device" in complaints:
+        return "No space left on device", (
+            "Make room, or name another cache folder in the environment variable HEEDMAP_CACHE."
+        )
     lines = [line.strip() for line in complaints.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    # What pip did not foresee it shows as a traceback, whose last line tells.
+    if errors == ["Exception:"]:
+        errors = lines[-1:]
     reason = (errors or lines or ["no reason"])[-1]
     return reason, "Check which package index pip's configuration names."
 
