@@ -1,6 +1,7 @@
 """Whole looks, with no model, with tiny random ones, and with the models of the house."""
 
 import json
+import shutil
 from pathlib import Path
 
 import av
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    BertModel,
     MambaConfig,
     MambaModel,
     WhisperConfig,
@@ -197,6 +199,16 @@ def test_a_film_in_which_nothing_happens(frames: int, tmp_path: Path, output: Pa
     seen = look(film, query="f0", output=output)
     assert len(seen.segments) == 1
     assert seen.label == ("self" if frames == 1 else "broad")
+
+
+def test_a_model_that_computes_nan(tiny_bert: str, tmp_path: Path, output: Path) -> None:
+    model = BertModel.from_pretrained(tiny_bert)
+    torch.nn.init.constant_(model.encoder.layer[1].attention.self.query.weight, torch.nan)
+    shutil.copytree(tiny_bert, tmp_path / "broken")
+    model.save_pretrained(tmp_path / "broken")
+    with pytest.raises(ModelError, match="whose layer 1, head 0 gives NaN"):
+        look("to be or not", model=str(tmp_path / "broken"), output=output)
+    assert not output.exists()
 
 
 def test_films_have_no_models_yet(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from heedmap.axes import Axis
-from heedmap.errors import ArgumentError
+from heedmap.errors import ArgumentError, ModelError
 from heedmap.look.choosing import Choice, check_asked, choose
 from heedmap.look.figures import HeadFigures, measure
 from heedmap.look.folder import check_free, filled_at_once, write_summary
@@ -152,6 +152,7 @@ def look(
     count = sum(part.weights.shape[0] for part in made.layers)
     progress(f"Measuring {_many(count, 'head')} over {_many(len(made.axis), 'position')} …")
     heads = measure(made)
+    _check_numbers(made, heads)
     choice = choose(made, heads, layer=layer, head=head, query=positions)
     labels = _labels(made, heads)
     notes = [*made.notes, *([location.note] if location and location.note else [])]
@@ -184,6 +185,16 @@ def _written(seen: Look, made: Run, folder: Path, force: bool, progress: Progres
         seen = Look(**told)
         write_summary(temporary, seen.summary())
     return seen
+
+
+def _check_numbers(made: Run, heads: Sequence[HeadFigures]) -> None:
+    broken = [figures for figures in heads if not math.isfinite(figures.entropy_nats)]
+    if broken:
+        first = f"layer {broken[0].layer}, head {broken[0].head}"
+        raise ModelError(
+            f"model must attend with finite weights; got {made.model}, whose {first} gives NaN. "
+            "Its file may be damaged, or its number type too narrow."
+        )
 
 
 def _labels(made: Run, heads: Sequence[HeadFigures]) -> tuple[tuple[str, ...], ...]:
