@@ -250,7 +250,8 @@ class _Mixdown:
         elif self._mean_energy < _CANCELLED_ENERGY * self._channel_energy:
             self.notes.append(
                 f"the mean of its {self._channels} channels is nearly silent though they are not: "
-                f"they cancel each other; choose one with channel=0 to {self._channels - 1}"
+                "they cancel each other; take one of them, in Python with "
+                "heedmap.media.Sound.of_file(path, channel=0)"
             )
 
 
