@@ -185,6 +185,19 @@ def test_a_film_cut_short_shows_what_is_there_and_says_so(write_film: WriteFilm)
     assert film.notes[-1] == f"the file states 30 frames and holds {held}"
 
 
+def test_a_matroska_film_cut_short_says_so(write_film: WriteFilm) -> None:
+    path = write_film("whole.mkv", [noisy(SHOT_A, i) for i in range(50)])
+    film = Film.of_file(path)
+    assert len(film.sequence().axis) == 50
+    assert film.notes == ()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    held = len(film.sequence().axis)
+    assert 15 <= held < 35
+    assert film.notes[-1] == (
+        f"the file is cut short or damaged: it states 2.00 s and ends at {held / 25:.2f} s"
+    )
+
+
 def test_a_film_without_its_index_is_refused(write_film: WriteFilm) -> None:
     path = write_film("cut.mp4", [noisy(SHOT_A, i) for i in range(10)])
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])

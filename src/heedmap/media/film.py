@@ -1,5 +1,6 @@
 """Film: the frames of a video file, one after another, with their true times."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,6 +20,7 @@ from heedmap.media.sound import Sound
 
 _FEATURE_SIDE_PIXELS = 96
 _FRAMES_BETWEEN_PROGRESS = 25
+_CUT_SHORT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,10 +179,18 @@ class Film:
                     yield Frame(number, start_seconds, appears_seconds, picture)
                     number += 1
                 start_seconds, picture, last = appears_seconds, draw(frame), frame
+            end_seconds = 0.0
             if picture is not None:
-                yield Frame(number, start_seconds, clock.disappears_seconds(last), picture)
+                end_seconds = clock.disappears_seconds(last)
+                yield Frame(number, start_seconds, end_seconds, picture)
                 number += 1
             self._notes.extend(reader.remarks() + clock.remarks())
+            stated_seconds = _stated_seconds(container, stream)
+            if stated_seconds > end_seconds + _CUT_SHORT_SECONDS:
+                self._notes.append(
+                    f"the file is cut short or damaged: it states {stated_seconds:.2f} s and "
+                    f"ends at {end_seconds:.2f} s"
+                )
             if stream.frames > number:
                 self._notes.append(f"the file states {stream.frames} frames and holds {number}")
 
@@ -299,6 +309,20 @@ def find_picture_stream(container: Any) -> Any:
     still = disposition.attached_pic | disposition.timed_thumbnails
     streams = (s for s in container.streams.video if not s.disposition & still)
     return next(streams, None)
+
+
+def _stated_seconds(container: Any, stream: Any) -> float:
+    """Return when a Matroska file says that the track ends; 0 where nothing is said.
+
+    Containers with an index state the number of frames instead, and it is the only number that a
+    sound track of another length, or a guess of FFmpeg's, cannot make wrong.
+    """
+    stated = stream.metadata.get("DURATION", "")
+    match = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stated)
+    if not match or not container.format.name.startswith("matroska"):
+        return 0.0
+    seconds = int(match[1]) * 3600 + int(match[2]) * 60 + float(match[3])
+    return seconds - (container.start_time or 0) / 1e6
 
 
 def is_still_picture(container: Any) -> bool:
