@@ -252,6 +252,15 @@ def test_a_file_of_text(run: Main, folder: Path) -> None:
     assert (folder / "heedmap-out" / "poem").is_dir()
 
 
+def test_nothing_of_a_text_commands_the_terminal(run: Main, folder: Path) -> None:
+    (folder / "a\nb.txt").write_text("a \n\x1b")
+    _, out, _ = run("look", "a\nb.txt", "--model", "none")
+    assert out.splitlines()[0].startswith("a↵b.txt: text, 4 tokens")
+    assert "  @1     ␣ → 100.0% ␣ (itself)\n  @2     ↵ → 100.0% ↵ (itself)" in out
+    assert "@3     U+001B → 100.0% U+001B (itself)" in out
+    assert "\x1b" not in out
+
+
 def test_a_file_whose_name_is_no_utf_8(run: Main, folder: Path) -> None:
     name = os.fsdecode(b"caf\xe9.txt")
     (folder / name).write_text("abba")

@@ -5,6 +5,7 @@ from collections import Counter
 from heedmap.look.labels import UNITS
 from heedmap.look.looking import Look
 from heedmap.look.table import Row
+from heedmap.plot.labels import readable
 
 MOST_LINES = 40
 MOST_LETTERS = 60
@@ -34,7 +35,7 @@ def _what(seen: Look) -> str:
     if seen.kind == "text" and name == "the text":
         words = " ".join(seen.axis.text.split())
         name = f"“{words}”" if len(words) <= MOST_LETTERS else f"“{words[:MOST_LETTERS]}…”"
-    return f"{name}: {seen.kind}, {count} {UNITS[seen.kind]}{'s' * (count != 1)}; {model}"
+    return f"{_visible(name)}: {seen.kind}, {count} {UNITS[seen.kind]}{'s' * (count != 1)}; {model}"
 
 
 def _heads(seen: Look) -> str:
@@ -55,7 +56,7 @@ def _table(seen: Look) -> str:
     if seen.question is not None:
         row = seen.rows[0]
         places = ", ".join(f"@{i}" for i in row.positions)
-        return f"{seen.question} ({row.text}, {places}) looks at\n{_keys(row)}"
+        return f"{_visible(seen.question)} ({_visible(row.text)}, {places}) looks at\n{_keys(row)}"
     lines = [_line(row) for row in seen.rows[:MOST_LINES]]
     if left := len(seen.rows) - len(lines):
         lines.append(f"… and {left} more, all in summary.json")
@@ -65,14 +66,21 @@ def _table(seen: Look) -> str:
 
 def _keys(row: Row) -> str:
     return "\n".join(
-        f"  {key.weight:6.1%}  @{key.position:<5} {key.text}{_remark(key.remark)}"
+        f"  {key.weight:6.1%}  @{key.position:<5} {_visible(key.text)}{_remark(key.remark)}"
         for key in row.keys
     )
 
 
 def _line(row: Row) -> str:
-    looked_at = "; ".join(f"{key.weight:.1%} {key.text}{_remark(key.remark)}" for key in row.keys)
-    return f"  @{row.positions[0]:<5} {row.text} → {looked_at}"
+    looked_at = "; ".join(
+        f"{key.weight:.1%} {_visible(key.text)}{_remark(key.remark)}" for key in row.keys
+    )
+    return f"  @{row.positions[0]:<5} {_visible(row.text)} → {looked_at}"
+
+
+def _visible(words: str) -> str:
+    """Return words on one line, so that neither a line end nor an escape reaches the terminal."""
+    return readable(words, len(words))
 
 
 def _remark(remark: str) -> str:
