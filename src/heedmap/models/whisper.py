@@ -64,7 +64,7 @@ def load_whisper(folder: Path) -> Whisper:
         model = _build(variables, tokenizer, json.loads((folder / "config.json").read_bytes()))
     except _DAMAGE as error:
         raise ModelError(
-            f"{folder.name} must be a whole folder of a CTranslate2 Whisper model; got "
+            f"{folder} must be a whole folder of a CTranslate2 Whisper model; got "
             f"“{error}”. Delete it, so that it is fetched again."
         ) from error
     extractor = WhisperFeatureExtractor(feature_size=model.config.num_mel_bins)
