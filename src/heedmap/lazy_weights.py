@@ -40,6 +40,7 @@ class LogNormalizer:
 
         PyTorch's kernel gives it beside an output, here with the keys as values.
         """
+        self.problem.require_unchanged()
         if self.known is None:
             with torch.no_grad():
                 self.known = differentiable.run(self.problem, self.problem.key, self.backend)[1]
@@ -101,6 +102,7 @@ class LazyWeights(LazyMatrix):
 
     def tile(self, matrices: Index, rows: Index, columns: Index) -> Tensor:
         """Make a block from scores and log-normaliser."""
+        self.problem.require_unchanged()
         if self.form == "scores":
             return self.problem.scores(matrices, rows, columns)
         normalizer = self.normalizer.rows(matrices, rows)
@@ -111,6 +113,7 @@ class LazyWeights(LazyMatrix):
 
     def cells(self, matrices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Make single cells."""
+        self.problem.require_unchanged()
         scores = self.problem.cell_scores(matrices, rows, columns)
         if self.form == "scores":
             return scores
