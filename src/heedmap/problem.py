@@ -157,7 +157,8 @@ class Problem:
         if self.scoring.soft_cap is not None:
             scores = torch.tanh(scores / self.scoring.soft_cap) * self.scoring.soft_cap
         if self.scoring.bias is not None:
-            scores = scores + look_up(self.scoring.bias, self._block(matrices, rows, columns))
+            bias = look_up(self.scoring.bias, self._block(matrices, rows, columns))
+            scores = _biased(scores, bias)
         visible = self.visible(matrices, rows, columns)
         return scores if visible is None else scores.masked_fill(~visible, -torch.inf)
 
@@ -177,7 +178,7 @@ class Problem:
             scores = torch.tanh(scores / self.scoring.soft_cap) * self.scoring.soft_cap
         places = Places.of_cells(matrices, self.extent.heads, rows, columns)
         if self.scoring.bias is not None:
-            scores = scores + look_up(self.scoring.bias, places)
+            scores = _biased(scores, look_up(self.scoring.bias, places))
         if self.mask is None:
             return scores
         return scores.masked_fill(~self.mask.tile(places), -torch.inf)
@@ -374,6 +375,11 @@ def _named(mask: Tensor, extent: Extent) -> Mask:
     return Visible(mask)
 
 
+def _biased(scores: Float[Tensor, "..."], bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    # Added to a score that is not finite, −inf would not hide it.
+    return (scores + bias).masked_fill(bias == -torch.inf, -torch.inf)
+
+
 def _is_spoilt(vectors: Float[Tensor, "... dim"]) -> Bool[Tensor, "..."]:
     return ~torch.isfinite(vectors).all(-1)
 
@@ -392,3 +398,21 @@ def all_finite(tensor: Tensor) -> bool:
 def _ends(numbers: Tensor) -> tuple[int, int]:
     low, high = torch.aminmax(numbers)
     return int(low), int(high)
+
+
+def gather(
+    weights: Float[Tensor, "matrices rows columns"],
+    value: Float[Tensor, "matrices columns value_dim"],
+    clean: bool,
+) -> Float[Tensor, "matrices rows value_dim"]:
+    """Return weights @ value, where a weight of 0 takes nothing, not even of NaN or infinity."""
+    if clean:
+        return torch.bmm(weights, value)
+    taken = (weights > 0).to(value.dtype)
+    result = torch.bmm(weights, finite(value))
+    up, down, broken = (
+        torch.bmm(taken, kind.to(value.dtype)) > 0
+        for kind in (value == torch.inf, value == -torch.inf, torch.isnan(value))
+    )
+    result = result.masked_fill(up, torch.inf).masked_fill(down, -torch.inf)
+    return result.masked_fill(broken | (up & down), torch.nan)
