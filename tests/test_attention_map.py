@@ -199,6 +199,26 @@ def test_a_map_can_be_written_into_other_tensors(weights: AttentionMap) -> None:
     assert torch.equal(stored, weights.to_dense())
 
 
+@pytest.mark.parametrize("which", ["query", "key"])
+def test_a_map_of_factors_that_were_written_into_is_refused(which: str) -> None:
+    factors = {"query": torch.randn(5, 4), "key": torch.randn(5, 4)}
+    held = AttentionMap.from_factors(**factors)
+    held.sum(-1)
+    copied = copy.deepcopy(held)
+    factors[which].mul_(2)
+    for ask in (
+        lambda: held.sum(-1),
+        lambda: held[0].tolist(),
+        lambda: held.summarize(),
+        lambda: held.diagonal(),
+        lambda: held.log_normalizer,
+        lambda: held.scores.clone(),
+    ):
+        with pytest.raises(UnsupportedError, match="written into"):
+            ask()
+    torch.testing.assert_close(copied.sum(-1), torch.ones(5))
+
+
 class TestBudget:
     def test_what_has_no_lazy_form_is_refused_over_the_budget(self, weights: AttentionMap) -> None:
         with heedmap.dense_budget(100):

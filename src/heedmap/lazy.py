@@ -145,18 +145,10 @@ class Dense(LazyMatrix):
 
 
 @dataclass(frozen=True, eq=False)
-class Selection(LazyMatrix):
-    """Some matrices, rows and columns of another rule; a selection of a selection is one."""
+class OnBase(LazyMatrix):
+    """A rule over one other, which gives it number type and device."""
 
     base: LazyMatrix
-    matrices: Index
-    rows: Index
-    columns: Index
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Matrices, rows, columns."""
-        return len(self.matrices), len(self.rows), len(self.columns)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -167,6 +159,20 @@ class Selection(LazyMatrix):
     def device(self) -> torch.device:
         """That of the base."""
         return self.base.device
+
+
+@dataclass(frozen=True, eq=False)
+class Selection(OnBase):
+    """Some matrices, rows and columns of another rule; a selection of a selection is one."""
+
+    matrices: Index
+    rows: Index
+    columns: Index
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Matrices, rows, columns."""
+        return len(self.matrices), len(self.rows), len(self.columns)
 
     def tile(self, matrices: Index, rows: Index, columns: Index) -> Tensor:
         """Ask the base for the same cells under its own numbers."""
@@ -204,26 +210,14 @@ def select(base: LazyMatrix, matrices: Index, rows: Index, columns: Index) -> La
 
 
 @dataclass(frozen=True, eq=False)
-class Transpose(LazyMatrix):
+class Transpose(OnBase):
     """Another rule with rows and columns exchanged."""
-
-    base: LazyMatrix
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Matrices, rows, columns."""
         matrices, rows, columns = self.base.sizes
         return matrices, columns, rows
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """That of the base."""
-        return self.base.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """That of the base."""
-        return self.base.device
 
     def tile(self, matrices: Index, rows: Index, columns: Index) -> Tensor:
         """Turn the base's tile."""

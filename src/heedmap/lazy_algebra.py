@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from heedmap.lazy import LazyMatrix
+from heedmap.lazy import LazyMatrix, OnBase
 from heedmap.places import CELLS, Index, as_numbers, compose, pick, split
 
 _NAMES = """
@@ -118,7 +118,7 @@ def _is_number(rule: Pointwise) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class AcrossMatrices(LazyMatrix):
+class AcrossMatrices(OnBase):
     """A reduction across the stack, such as the mean over heads: cell by cell, still lazy.
 
     Attributes:
@@ -127,7 +127,6 @@ class AcrossMatrices(LazyMatrix):
         how: ``sum``, ``mean``, ``amax``, ``amin``, ``argmax`` or ``argmin``.
     """
 
-    base: LazyMatrix
     groups: Int[Tensor, "matrices members"]
     how: str
 
@@ -143,11 +142,6 @@ class AcrossMatrices(LazyMatrix):
             return torch.int64
         base = self.base.dtype
         return torch.int64 if self.how == "sum" and not base.is_floating_point else base
-
-    @property
-    def device(self) -> torch.device:
-        """That of the base."""
-        return self.base.device
 
     def requires_grad(self) -> bool:
         """The number of a member carries no gradient."""
@@ -299,13 +293,12 @@ class Product(LazyMatrix):
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(LazyMatrix):
+class Chosen(OnBase):
     """The cells that a boolean matrix marks, in one row: what `masked_select` gives.
 
     Only its sum is made without making all of it.
     """
 
-    base: LazyMatrix
     marks: LazyMatrix
     count: int
 
@@ -313,16 +306,6 @@ class Chosen(LazyMatrix):
     def sizes(self) -> tuple[int, int, int]:
         """One matrix of one row."""
         return 1, 1, self.count
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """That of the base."""
-        return self.base.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """That of the base."""
-        return self.base.device
 
     def elsewhere_zero(self) -> LazyMatrix:
         """Return the base with 0 for every cell that is not marked."""

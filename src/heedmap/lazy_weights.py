@@ -17,6 +17,9 @@ from heedmap.lazy_algebra import Join
 from heedmap.places import Index, pick
 from heedmap.problem import Problem
 
+FAR = 16.0
+"""Beyond which a float32 log-normaliser may be wrong by more than a millionth."""
+
 Form = Literal["weights", "scores", "log_weights"]
 
 
@@ -33,6 +36,7 @@ class LogNormalizer:
         self.problem = problem
         self.known = known
         self.asked = 0
+        self.lacking: Tensor | None = None
         self.backend = backend or differentiable.choose(problem, problem.key)
 
     def whole(self) -> Float[Tensor, "batch heads query"]:
@@ -40,13 +44,40 @@ class LogNormalizer:
 
         PyTorch's kernel gives it beside an output, here with the keys as values.
         """
+        self.problem.require_unchanged()
         if self.known is None:
-            with torch.no_grad():
+            with torch.inference_mode(False), torch.no_grad():
                 self.known = differentiable.run(self.problem, self.problem.key, self.backend)[1]
+        if self.known.is_inference() and not torch.is_inference_mode_enabled():
+            self.known = self.known.clone()
         if self.known.requires_grad:
             # A pass that adds up gradients treats it as an input beside query and key.
             return self.known
         return differentiable.log_normalizer(self.problem, self.known, self.backend)
+
+    def remainder(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"] | None:
+        """Return what some rows' log-normaliser lacks to be exact; None where that is nothing.
+
+        It lacks digits where scores are far from 0, and where a kernel worked in half precision.
+        As with `rows`, who has asked for a quarter of them gets all.
+        """
+        with torch.no_grad():
+            if self.known is None:
+                known = self.rows(matrices, rows)
+            else:
+                known = pick(pick(self.known.flatten(0, 1), matrices, 0), rows, 1)
+            half = self.problem.query.dtype in (torch.float16, torch.bfloat16)
+            far = (known.abs() > FAR) & (known > -torch.inf)
+            if not half and not bool(far.any()):
+                return None
+            batch, heads, queries, _ = self.problem.extent
+            self.asked += len(matrices) * len(rows)
+            if self.known is None or 4 * self.asked < batch * heads * queries:
+                return tiles.remainder(self.problem, known, matrices, rows)
+            if self.lacking is None:
+                every = range(batch * heads), range(queries)
+                self.lacking = tiles.remainder(self.problem, self.known.flatten(0, 1), *every)
+            return pick(pick(self.lacking, matrices, 0), rows, 1)
 
     def rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"]:
         """Return the log-normaliser of some rows.
@@ -101,21 +132,28 @@ class LazyWeights(LazyMatrix):
 
     def tile(self, matrices: Index, rows: Index, columns: Index) -> Tensor:
         """Make a block from scores and log-normaliser."""
+        self.problem.require_unchanged()
         if self.form == "scores":
             return self.problem.scores(matrices, rows, columns)
         normalizer = self.normalizer.rows(matrices, rows)
+        lacking = self.normalizer.remainder(matrices, rows)
         if self.form == "weights":
-            return tiles.weights(self.problem, normalizer, matrices, rows, columns)
-        scores = self.problem.scores(matrices, rows, columns)
-        return scores - _anchor(normalizer)[..., None]
+            return tiles.weights(self.problem, normalizer, matrices, rows, columns, lacking)
+        scores = self.problem.scores(matrices, rows, columns) - _anchor(normalizer)[..., None]
+        return scores if lacking is None else scores - lacking[..., None]
 
     def cells(self, matrices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Make single cells."""
+        self.problem.require_unchanged()
         scores = self.problem.cell_scores(matrices, rows, columns)
         if self.form == "scores":
             return scores
         normalizer = _anchor(self.normalizer.whole().flatten(0, 1)[matrices, rows])
         logarithms = scores - normalizer
+        sizes = self.sizes
+        lacking = self.normalizer.remainder(range(sizes[0]), range(sizes[1]))
+        if lacking is not None:
+            logarithms = logarithms - lacking[matrices, rows]
         if self.form == "log_weights":
             return logarithms
         return torch.exp(logarithms).masked_fill(scores == -torch.inf, 0)

@@ -91,14 +91,14 @@ def pick(tensor: Shaped[Tensor, "..."], index: Index, dim: int) -> Shaped[Tensor
         if index == range(tensor.shape[dim]):
             return tensor
         return tensor[(slice(None),) * dim + (slice(index.start, index.stop, index.step),)]
-    return tensor.index_select(dim, index)
+    return tensor.index_select(dim, index.to(tensor.device))
 
 
 def as_numbers(index: Index, device: torch.device) -> Int[Tensor, " positions"]:
     """Return an index as numbers on `device`."""
     if isinstance(index, range):
         return torch.arange(index.start, index.stop, index.step, device=device)
-    return index
+    return index.to(device)
 
 
 def compose(outer: Index, inner: Index) -> Index:
@@ -114,7 +114,7 @@ def compose(outer: Index, inner: Index) -> Index:
         return outer[inner.start : inner.stop : inner.step]
     if isinstance(outer, range):
         return inner * outer.step + outer.start
-    return outer[inner]
+    return outer[inner.to(outer.device)]
 
 
 def blocks(matrices: int, rows: int, columns: int, wide: bool = False) -> Iterator[Block]:

@@ -6,14 +6,14 @@ It can make any block of its scores, which is all that a lazy map needs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from heedmap.errors import ArgumentError, DTypeError, ShapeError
+from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
 from heedmap.places import Index, Places, as_numbers, look_up, pick
 from heedmap.scoring import Scoring, make_scoring
@@ -36,6 +36,7 @@ class Problem:
         mask: The bound mask, or None where everything is visible.
         scoring: How a score is made of a dot product.
         clean: Whether all of query and key is finite, so that a product with a weight of 0 is 0.
+        versions: How often query and key had been written into when the problem was made.
     """
 
     query: Float[Tensor, "batch heads query head_dim"]
@@ -43,10 +44,20 @@ class Problem:
     mask: Mask | None
     scoring: Scoring
     clean: bool = True
+    versions: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take down the versions."""
+        object.__setattr__(self, "versions", _versions(self.query, self.key))
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is worth saving: the fields, without what was worked out from them."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return what is worth saving, without what was worked out from it."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take back what was saved."""
+        self.__dict__.update(state)
+        self.__post_init__()
 
     @cached_property
     def extent(self) -> Extent:
@@ -90,6 +101,7 @@ class Problem:
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Problem":
         """Return the same problem with `change` done to each of `tensors`, in their order."""
+        self.require_unchanged()
         query, key = change(self.query), change(self.key)
         bias, sinks = self.scoring.bias, self.scoring.sinks
         scoring = replace(
@@ -101,6 +113,17 @@ class Problem:
         if mask is not None and query.device != self.query.device:
             mask = mask.to(query.device)
         return replace(self, query=query, key=key, scoring=scoring, mask=mask)
+
+    def require_unchanged(self) -> None:
+        """Refuse to go on if query or key was written into since: the weights would be wrong.
+
+        Tensors made in inference mode do not keep count, so they cannot be checked.
+        """
+        if self.versions != _versions(self.query, self.key):
+            raise UnsupportedError(
+                "query and key must not be written into while their map is in use; they were. "
+                "Give clones to attention or from_factors, or read the map before."
+            )
 
     def visible(
         self, matrices: Index, rows: Index, columns: Index
@@ -134,7 +157,8 @@ class Problem:
         if self.scoring.soft_cap is not None:
             scores = torch.tanh(scores / self.scoring.soft_cap) * self.scoring.soft_cap
         if self.scoring.bias is not None:
-            scores = scores + look_up(self.scoring.bias, self._block(matrices, rows, columns))
+            bias = look_up(self.scoring.bias, self._block(matrices, rows, columns))
+            scores = _biased(scores, bias)
         visible = self.visible(matrices, rows, columns)
         return scores if visible is None else scores.masked_fill(~visible, -torch.inf)
 
@@ -154,7 +178,7 @@ class Problem:
             scores = torch.tanh(scores / self.scoring.soft_cap) * self.scoring.soft_cap
         places = Places.of_cells(matrices, self.extent.heads, rows, columns)
         if self.scoring.bias is not None:
-            scores = scores + look_up(self.scoring.bias, places)
+            scores = _biased(scores, look_up(self.scoring.bias, places))
         if self.mask is None:
             return scores
         return scores.masked_fill(~self.mask.tile(places), -torch.inf)
@@ -224,6 +248,10 @@ def make_problem(
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the number type in which scores and weights of `dtype` inputs are computed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _versions(query: Tensor, key: Tensor) -> tuple[int, ...]:
+    return () if query.is_inference() or key.is_inference() else (query._version, key._version)
 
 
 def _folded(tensor: Tensor) -> Tensor:
@@ -347,6 +375,11 @@ def _named(mask: Tensor, extent: Extent) -> Mask:
     return Visible(mask)
 
 
+def _biased(scores: Float[Tensor, "..."], bias: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    # Added to a score that is not finite, −inf would not hide it.
+    return (scores + bias).masked_fill(bias == -torch.inf, -torch.inf)
+
+
 def _is_spoilt(vectors: Float[Tensor, "... dim"]) -> Bool[Tensor, "..."]:
     return ~torch.isfinite(vectors).all(-1)
 
@@ -365,3 +398,21 @@ def all_finite(tensor: Tensor) -> bool:
 def _ends(numbers: Tensor) -> tuple[int, int]:
     low, high = torch.aminmax(numbers)
     return int(low), int(high)
+
+
+def gather(
+    weights: Float[Tensor, "matrices rows columns"],
+    value: Float[Tensor, "matrices columns value_dim"],
+    clean: bool,
+) -> Float[Tensor, "matrices rows value_dim"]:
+    """Return weights @ value, where a weight of 0 takes nothing, not even of NaN or infinity."""
+    if clean:
+        return torch.bmm(weights, value)
+    taken = (weights > 0).to(value.dtype)
+    result = torch.bmm(weights, finite(value))
+    up, down, broken = (
+        torch.bmm(taken, kind.to(value.dtype)) > 0
+        for kind in (value == torch.inf, value == -torch.inf, torch.isnan(value))
+    )
+    result = result.masked_fill(up, torch.inf).masked_fill(down, -torch.inf)
+    return result.masked_fill(broken | (up & down), torch.nan)

@@ -70,7 +70,9 @@ def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
         for block in live_blocks(rule, wide=True):
             yield rule.tile(*block), None, block
         return
-    logarithms_of = Log2Weights(rule.problem, rule.normalizer.whole())
+    every = range(rule.sizes[0]), range(rule.sizes[1])
+    normalizer = rule.normalizer.whole().flatten(0, 1)
+    logarithms_of = Log2Weights(rule.problem, normalizer, rule.normalizer.remainder(*every))
     for block in live_blocks(rule, wide=True):
         first, second = _scratch(block, rule.dtype, rule.device)
         logarithms = logarithms_of.tile(block, first)

@@ -28,12 +28,15 @@ _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.
 def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"]) -> bool:
     """Return whether the fused kernel computes this problem exactly as promised.
 
-    It knows no soft-cap, gives no gradient to a bias, and lets NaN in a hidden slot through.
+    It knows no soft-cap, gives no gradient to a bias, lets NaN in a hidden slot through, and
+    multiplies the −inf of its causal mask by the scale.
     """
     scoring, query = problem.scoring, problem.query
     if not query.is_cpu or scoring.soft_cap is not None or not problem.clean:
         return False
     if not (query.numel() and problem.key.numel() and value.numel()):
+        return False
+    if scoring.scale <= 0 and problem.mask is not None:
         return False
     if (bias := scoring.bias) is not None and (bias.requires_grad or bias.dtype != query.dtype):
         return False

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from heedmap.problem import Problem
+from heedmap.problem import Problem, all_finite, gather
 
 
 def dense_weights(
@@ -41,7 +41,7 @@ def forward(
     batch, heads, queries, _ = problem.extent
     weights, log_normalizer = dense_weights(problem)
     shared = value.repeat_interleave(heads // value.shape[1], dim=1).flatten(0, 1)
-    output = torch.bmm(weights, shared.to(weights.dtype))
+    output = gather(weights, shared.to(weights.dtype), all_finite(value))
     return (
         output.to(value.dtype).reshape(batch, heads, queries, value.shape[-1]),
         log_normalizer.reshape(batch, heads, queries),

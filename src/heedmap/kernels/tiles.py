@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedmap.kernels.gradients import Gradients
 from heedmap.places import SIDE, Block, Index, as_numbers, block_width, blocks, pick, split, strips
-from heedmap.problem import Problem, all_finite, finite
+from heedmap.problem import Problem, all_finite, finite, gather
 
 LOG2_E = math.log2(math.e)
 
@@ -110,7 +110,8 @@ class _Softmax:
         if problem.scoring.sinks is not None:
             sinks = problem.sink_column(self.matrices)
             both = torch.logaddexp(total, sinks)
-            result = result * torch.exp(total - both)[..., None]
+            share = torch.exp(total - both).masked_fill(both == -torch.inf, 0)
+            result = result * share[..., None]
             total = both
         return result, total
 
@@ -121,22 +122,47 @@ def weights(
     matrices: Index,
     rows: Index,
     columns: Index,
+    remainder: Float[Tensor, "matrices rows"] | None = None,
 ) -> Float[Tensor, "matrices rows columns"]:
-    """Return a block of weights from the log-normaliser of its rows.
+    """Return a block of weights from the log-normaliser of its rows, and its `remainder` if any.
 
     Cost: O(matrices · rows · columns · head_dim) time, the block itself in memory.
     """
     scores = problem.scores(matrices, rows, columns)
+    hidden = None if problem.clean else scores == -torch.inf
     anchor = log_normalizer.masked_fill(log_normalizer == -torch.inf, 0)[..., None]
+    if remainder is not None:
+        scores = scores - anchor
+        anchor = remainder[..., None]
     if torch.is_grad_enabled() and (scores.requires_grad or anchor.requires_grad):
         result = torch.exp(scores - anchor)
     else:
         # Base 2 is several times faster than base e on a CPU.
         result = scores.sub_(anchor).mul_(LOG2_E).exp2_()
-    if problem.clean:
-        return result
-    hidden = problem.visible(matrices, rows, columns)
-    return result if hidden is None else result.masked_fill(~hidden, 0)
+    return result if hidden is None else result.masked_fill(hidden, 0)
+
+
+def remainder(
+    problem: Problem,
+    log_normalizer: Float[Tensor, "matrices rows"],
+    matrices: Index,
+    rows: Index,
+) -> Float[Tensor, "matrices rows"]:
+    """Return what the log-normaliser lacks for its rows to sum to 1: ln Σ exp(score − it).
+
+    Far from 0 a float32 has no digits left for it.
+
+    Cost: O(matrices · rows · keys) time, one block in memory.
+    """
+    results = []
+    for some in split(len(rows), SIDE):
+        part = rows[some.start : some.stop]
+        known = log_normalizer[:, some.start : some.stop]
+        total = torch.zeros_like(known)
+        for columns in _column_blocks(problem, matrices, part):
+            total = total + weights(problem, known, matrices, part, columns).sum(-1)
+        results.append(torch.log(total.masked_fill(known == -torch.inf, 1)))
+    return torch.cat(results, dim=1) if results else torch.zeros_like(log_normalizer)
 
 
 HIDDEN = -20_000.0
@@ -151,13 +177,17 @@ class Log2Weights:
     """
 
     def __init__(
-        self, problem: Problem, log_normalizer: Float[Tensor, "batch heads query"]
+        self,
+        problem: Problem,
+        log_normalizer: Float[Tensor, "matrices query"],
+        remainder: Float[Tensor, "matrices query"] | None,
     ) -> None:
         """Scale the queries and the log-normaliser."""
         self.problem = problem
-        anchor = log_normalizer.flatten(0, 1)
-        self.start = anchor.masked_fill(anchor == -torch.inf, 0).mul_(-LOG2_E)[..., None]
-        self.is_plain = problem.scoring.is_plain and problem.clean
+        anchor = log_normalizer.masked_fill(log_normalizer == -torch.inf, 0)
+        self.is_plain = problem.scoring.is_plain and problem.clean and remainder is None
+        self.parts = (anchor, torch.zeros_like(anchor) if remainder is None else remainder)
+        self.start = (anchor * -LOG2_E)[..., None]
         if self.is_plain:
             dtype = problem.compute_dtype
             self.query = problem.flat_query.to(dtype) * (problem.scoring.scale * LOG2_E)
@@ -167,31 +197,15 @@ class Log2Weights:
         """Return one block, in the memory of `scratch` where that can be."""
         problem, place = self.problem, _slices(block.matrices, block.rows)
         if not self.is_plain:
-            scores = problem.scores(*block).mul_(LOG2_E)
-            return scores.add_(self.start[place]).clamp_(min=HIDDEN)
+            scores = problem.scores(*block)
+            for part in self.parts:
+                scores = scores.sub_(part[place][..., None])
+            return scores.mul_(LOG2_E).clamp_(min=HIDDEN)
         key = pick(self.key, problem.key_matrices(block.matrices), 0)
         key = key[:, block.columns.start : block.columns.stop]
         logarithms = torch.baddbmm(self.start[place], self.query[place], key.mT, out=scratch)
         visible = problem.visible(*block)
         return logarithms if visible is None else logarithms.masked_fill_(~visible, HIDDEN)
-
-
-def gather(
-    weights: Float[Tensor, "matrices rows columns"],
-    value: Float[Tensor, "matrices columns value_dim"],
-    clean: bool,
-) -> Float[Tensor, "matrices rows value_dim"]:
-    """Return weights @ value, where a weight of 0 takes nothing, not even of NaN or infinity."""
-    if clean:
-        return torch.bmm(weights, value)
-    taken = (weights > 0).to(value.dtype)
-    result = torch.bmm(weights, finite(value))
-    up, down, broken = (
-        torch.bmm(taken, kind.to(value.dtype)) > 0
-        for kind in (value == torch.inf, value == -torch.inf, torch.isnan(value))
-    )
-    result = result.masked_fill(up, torch.inf).masked_fill(down, -torch.inf)
-    return result.masked_fill(broken | (up & down), torch.nan)
 
 
 def backward(
