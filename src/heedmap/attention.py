@@ -4,10 +4,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from heedmap.attention_map import AttentionMap, map_of
-from heedmap.errors import ArgumentError
+from heedmap.errors import ArgumentError, DTypeError
 from heedmap.kernels import differentiable
 from heedmap.lazy_weights import LogNormalizer, Trace
 from heedmap.masks import Mask
+from heedmap.precision import exactly
 from heedmap.problem import make_problem
 
 
@@ -68,7 +69,8 @@ def attention(
     problem, values = make_problem(
         query, key, value, mask=mask, scale=scale, soft_cap=soft_cap, bias=bias, sinks=sinks
     )
-    assert values is not None
+    if values is None:
+        raise DTypeError("value must be a torch.Tensor; got None. For weights alone: from_factors.")
     if backend == "auto":
         backend = differentiable.choose(problem, values)
     elif backend not in differentiable.KERNELS:
@@ -80,7 +82,8 @@ def attention(
             "backend must be 'auto' or 'tiles' for this problem; got 'fused', and PyTorch's "
             "kernel knows no soft-cap, no gradient of a bias, and no device but the CPU."
         )
-    output, normalizer = differentiable.run(problem, values, backend)
+    with exactly():
+        output, normalizer = differentiable.run(problem, values, backend)
     trace = Trace(output, values) if output.requires_grad else None
     weights = map_of(problem, LogNormalizer(problem, normalizer, backend), query, trace)
     if query.ndim < 4:

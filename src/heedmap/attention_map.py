@@ -7,6 +7,7 @@ index has taken away. `map_views` says what an index or a reshape does to that, 
 which torch function goes to which reduction.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -309,7 +310,7 @@ class AttentionMap(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AttentionMap":
         """Return a map on copies of everything that it stands on."""
-        made = self._on(self._rule.map_tensors(lambda tensor: tensor.detach().clone()))
+        made = self._on(copy.deepcopy(self._detached()._rule, memo))
         memo[id(self)] = made
         return made
 

@@ -11,6 +11,7 @@ from heedmap.lazy import Dense
 from heedmap.lazy_algebra import Chosen
 from heedmap.lazy_weights import leaves
 from heedmap.places import blocks
+from heedmap.precision import exactly
 from heedmap.stream import spread
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def densify(held: "AttentionMap", wish: str, max_bytes: int | None = None) -> Te
         BudgetError: if it would take more than `max_bytes`, or than the budget when None.
     """
     require_room(held, wish, max_bytes)
+    with exactly():
+        return _all_cells(held)
+
+
+def _all_cells(held: "AttentionMap") -> Tensor:
     rule = held._rule
     if torch.is_grad_enabled() and rule.requires_grad():
         whole = rule.tile(*(range(size) for size in rule.sizes)).to(held.dtype)
@@ -45,8 +51,8 @@ def densify(held: "AttentionMap", wish: str, max_bytes: int | None = None) -> Te
         with torch.no_grad():
             for block in blocks(*rule.sizes):
                 whole[tuple(spread(numbers) for numbers in block)] = rule.tile(*block)
-    whole = whole.clone() if whole.requires_grad and isinstance(rule, Dense) else whole
-    return whole.reshape(held.shape)
+    # A cut of a given matrix is a view of it, and what is returned may be written into.
+    return (whole.clone() if whole.requires_grad else whole).reshape(held.shape)
 
 
 def describe(held: "AttentionMap") -> str:

@@ -21,7 +21,11 @@ from heedmap.places import Index
 
 def index(held: AttentionMap, key: Any) -> Any:
     """Return ``held[key]`` as a view, or as a tensor where it has no lazy form."""
-    parts = list(key) if isinstance(key, tuple) else [key]
+    parts = [
+        torch.as_tensor(part) if _is_array(part) else part
+        for part in (key if isinstance(key, tuple) else (key,))
+    ]
+    key = tuple(parts)
     if any(isinstance(part, AttentionMap) for part in parts) or not _is_simple(parts):
         return _index_dense(held, key)
     parts = _spelled_out(parts, held.ndim)
@@ -181,6 +185,10 @@ def _index_dense(held: AttentionMap, key: Any) -> Tensor:
 def _spelling(key: tuple[Any, ...]) -> str:
     words = [f"a {p.dtype} tensor" if isinstance(p, Tensor) else repr(p) for p in key]
     return ", ".join(words)
+
+
+def _is_array(part: Any) -> bool:
+    return hasattr(part, "__array__") and not isinstance(part, Tensor)
 
 
 def _is_simple(parts: list[Any]) -> bool:

@@ -71,6 +71,8 @@ def look_up(
     pairs = list(zip(samples, head, strict=True))
     if len(set(pairs)) == 1:
         pairs = pairs[:1]
+    if not pairs:
+        return table.new_zeros((0, *(n for n in (places.query.numel(), places.key.numel()))))
     rows = places.query.flatten() if queries > 1 else None
     columns = places.key.flatten() if keys > 1 else None
     return torch.stack([_cut(table[pair], rows, columns) for pair in pairs])

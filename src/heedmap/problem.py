@@ -36,7 +36,7 @@ class Problem:
         mask: The bound mask, or None where everything is visible.
         scoring: How a score is made of a dot product.
         clean: Whether all of query and key is finite, so that a product with a weight of 0 is 0.
-        versions: How often query and key had been written into when the problem was made.
+        versions: How often what it stands on had been written into when the problem was made.
     """
 
     query: Float[Tensor, "batch heads query head_dim"]
@@ -48,7 +48,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Take down the versions."""
-        object.__setattr__(self, "versions", _versions(self.query, self.key))
+        object.__setattr__(self, "versions", self._versions())
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is worth saving, without what was worked out from it."""
@@ -115,15 +115,21 @@ class Problem:
         return replace(self, query=query, key=key, scoring=scoring, mask=mask)
 
     def require_unchanged(self) -> None:
-        """Refuse to go on if query or key was written into since: the weights would be wrong.
+        """Refuse to go on if a factor was written into since: the weights would be wrong.
 
         Tensors made in inference mode do not keep count, so they cannot be checked.
         """
-        if self.versions != _versions(self.query, self.key):
+        if self.versions != self._versions():
             raise UnsupportedError(
-                "query and key must not be written into while their map is in use; they were. "
-                "Give clones to attention or from_factors, or read the map before."
+                "query, key, bias, sinks and table must not be written into while their map is in "
+                "use; one was, or memory that it shares. Give clones to attention or "
+                "from_factors, or read the map before."
             )
+
+    def _versions(self) -> tuple[int, ...]:
+        tables = [part.table for part in parts_of(self.mask) if isinstance(part, Visible)]
+        given = (*self.tensors(), *tables)
+        return tuple(-1 if tensor.is_inference() else tensor._version for tensor in given)
 
     def visible(
         self, matrices: Index, rows: Index, columns: Index
@@ -221,6 +227,14 @@ def make_problem(
         ArgumentError: for a mask, scale, cap, bias or sinks that make no sense.
     """
     _check_tensors(query, key, value)
+    for name, given in (("bias", bias), ("sinks", sinks)):
+        if given is not None and not isinstance(given, Tensor):
+            raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
+    if not torch.is_grad_enabled():
+        # What is made without gradients stays so, as a tensor of weights would.
+        query, key = query.detach(), key.detach()
+        bias = None if bias is None else bias.detach()
+        sinks = None if sinks is None else sinks.detach()
     query, key = _four_dimensional(query), _four_dimensional(key)
     value = None if value is None else _four_dimensional(value)
     batch, heads, queries, _ = query.shape
@@ -248,10 +262,6 @@ def make_problem(
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the number type in which scores and weights of `dtype` inputs are computed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _versions(query: Tensor, key: Tensor) -> tuple[int, ...]:
-    return () if query.is_inference() or key.is_inference() else (query._version, key._version)
 
 
 def _folded(tensor: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from heedmap.lazy import LazyMatrix
+from heedmap.lazy_algebra import Product
 from heedmap.places import Block, block_width, blocks, split
 from heedmap.stream import Share, add_up, spread
 
@@ -23,6 +24,9 @@ def sum_type(rule: LazyMatrix) -> torch.dtype:
 
 def row_sums(rule: LazyMatrix) -> Shaped[Tensor, "matrices rows"]:
     """Return the sum of each row. Cost: one pass."""
+    if isinstance(rule, Product):
+        ones = torch.ones((1, rule.sizes[2], 1), dtype=rule.dtype, device=rule.device)
+        return multiply(rule, ones)[..., 0]
     dtype = sum_type(rule)
 
     def visit(tile: Tensor, block: Block) -> list[Share]:
@@ -89,6 +93,10 @@ def multiply(
         drop: What to drop of the cells before they are used; None for nothing.
     """
     matrices, rows, _ = rule.sizes
+    if isinstance(rule, Product) and drop is None:
+        # From the right, so that no factor is ever multiplied with another.
+        own = torch.arange(matrices, device=right.device)
+        return multiply(rule.left, multiply(rule.right, right, which), own)
     numbers = torch.zeros(matrices, dtype=torch.long, device=right.device)
     numbers = numbers if which is None else which
     right = right.to(rule.dtype)
@@ -149,6 +157,9 @@ def top(
     Cost: one pass; memory of the answer. The values are differentiable.
     """
     shape = (*rule.sizes[:2], count)
+    if not count:
+        empty = torch.zeros(shape, dtype=rule.dtype, device=rule.device)
+        return empty, empty.long()
     found, values = [], []
     with torch.no_grad():
         for some, lines in _row_strips(rule):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from heedmap.lazy import LazyMatrix
 from heedmap.places import Block, blocks
+from heedmap.precision import exactly
 
 
 class Share(NamedTuple):
@@ -58,7 +59,7 @@ def add_up(
         own = rule.tensors()
         given = (rule, tuple(shapes), visit, dtype, len(own))
         return list(_AddUp.apply(*given, *own, *further))  # pyright: ignore
-    with torch.no_grad():
+    with torch.no_grad(), exactly():
         return _pass(rule, shapes, visit, further, dtype)
 
 
@@ -109,12 +110,18 @@ class _AddUp(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.rule, ctx.visit, ctx.own = rule, visit, own
         ctx.set_materialize_grads(False)
-        return tuple(_pass(rule, shapes, visit, tensors[own:], dtype))
+        with exactly():
+            return tuple(_pass(rule, shapes, visit, tensors[own:], dtype))
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *upward: Tensor | None
     ) -> tuple[Tensor | None, ...]:
+        with exactly():
+            return _AddUp._gradients(ctx, upward)
+
+    @staticmethod
+    def _gradients(ctx: Any, upward: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         again = torch.is_grad_enabled()
         wanted = [number for number, want in enumerate(ctx.needs_input_grad[5:]) if want]
         tensors = list(ctx.saved_tensors)

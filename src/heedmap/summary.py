@@ -13,6 +13,7 @@ from heedmap.kernels.tiles import Log2Weights
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights
 from heedmap.places import CELLS, Block
+from heedmap.precision import exactly
 from heedmap.reductions import Bins, top_of_tile
 from heedmap.stream import live_blocks, spread
 
@@ -57,7 +58,7 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Su
 
     Cost: one pass; memory of the answers and of a few blocks.
     """
-    with torch.no_grad():
+    with torch.no_grad(), exactly():
         answers = _Answers(rule, max(top, 1), pool)
         for tile, logarithms, block in _tiles(rule):
             answers.add(tile, logarithms, block)

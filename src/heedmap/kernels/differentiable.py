@@ -1,13 +1,16 @@
 """Output and log-normaliser as differentiable steps, whichever kernel computes them."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from heedmap import budget
 from heedmap.kernels import fused, reference, tiles
 from heedmap.kernels.gradients import Gradients
+from heedmap.precision import exactly
 from heedmap.problem import Problem
 
 KERNELS = {"fused": fused, "tiles": tiles, "reference": reference}
@@ -77,11 +80,13 @@ class _Output(torch.autograd.Function):
         *tensors, value, output, normalizer = ctx.saved_tensors
         problem = _rebuilt(ctx.problem, tensors)
         if torch.is_grad_enabled():
+            _require_room(problem)
             plain = reference.forward(problem, value)[0]
             wanted = ctx.needs_input_grad[2:]
             return None, None, *_again(plain, [*tensors, value], wanted, d_output)
         step: Callable[..., Gradients] = KERNELS[ctx.backend].backward
-        grads = step(problem, value, output, normalizer, d_output, None)
+        with exactly():
+            grads = step(problem, value, output, normalizer, d_output, None)
         return None, None, *_listed(problem, grads), grads.value
 
 
@@ -99,6 +104,7 @@ class _LogNormalizer(torch.autograd.Function):
         *tensors, normalizer = ctx.saved_tensors
         problem = _rebuilt(ctx.problem, tensors)
         if torch.is_grad_enabled():
+            _require_room(problem)
             plain = reference.forward(problem, problem.key)[1]
             wanted = ctx.needs_input_grad[3:]
             return None, None, None, *_again(plain, tensors, wanted, d_normalizer)
@@ -106,8 +112,15 @@ class _LogNormalizer(torch.autograd.Function):
         value = problem.key.new_zeros((*problem.key.shape[:3], 1))
         output = problem.query.new_zeros((*problem.query.shape[:3], 1))
         step: Callable[..., Gradients] = KERNELS[ctx.backend].backward
-        grads = step(problem, value, output, normalizer, None, d_normalizer)
+        with exactly():
+            grads = step(problem, value, output, normalizer, None, d_normalizer)
         return None, None, None, *_listed(problem, grads)
+
+
+def _require_room(problem: Problem) -> None:
+    shape = tuple(problem.extent)
+    size = torch.finfo(problem.compute_dtype).bits // 8
+    budget.require(math.prod(shape) * size, shape, "a gradient of a gradient", None)
 
 
 def _again(
@@ -115,7 +128,7 @@ def _again(
 ) -> list[Tensor | None]:
     """Return gradients that can be differentiated again, by way of the plain formula.
 
-    Cost: O(queries · keys) memory: no fused kernel has a second derivative.
+    Cost: O(queries · keys) memory, under the budget: no fused kernel has a second derivative.
     """
     asked = [tensor for tensor, want in zip(inputs, wanted, strict=True) if want]
     grads = torch.autograd.grad(plain, asked, upward, create_graph=True, allow_unused=True)

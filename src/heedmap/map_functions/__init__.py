@@ -6,6 +6,7 @@ dense matrix, under the budget. Functions that write raise `FrozenError`, becaus
 that are made when asked for would be lost.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from heedmap.map_cells import densify
 from heedmap.map_functions import cells, kinds, reduced, shapes
 from heedmap.map_functions.gradients import gradient
 from heedmap.map_functions.table import TABLE
+from heedmap.precision import exactly
 
 __all__ = ["call", "cells", "kinds", "reduced", "shapes"]
 
@@ -26,8 +28,8 @@ _PLAIN = {
     "shape", "size", "dim", "ndim", "numel", "nelement", "ndimension", "device", "dtype",
     "is_floating_point", "is_complex", "layout", "is_sparse", "is_cuda", "is_cpu", "is_mps",
     "is_meta", "is_quantized", "is_nested", "element_size", "__len__", "itemsize", "nbytes",
-    "is_same_size", "get_device", "names", "has_names", "is_leaf", "grad_fn", "grad",
-    "is_conj", "is_neg", "is_inference", "is_shared", "__hash__", "type_as", "result_type",
+    "get_device", "names", "has_names", "is_leaf", "grad_fn", "grad",
+    "is_conj", "is_neg", "is_inference", "is_shared", "__hash__", "result_type",
     "can_cast", "is_tensor", "_has_symbolic_sizes_strides", "output_nr", "_version", "is_mkldnn",
     "is_vulkan", "is_xpu", "is_xla", "is_ipu", "is_maia", "is_mtia", "is_sparse_csr",
 }  # fmt: skip
@@ -52,18 +54,44 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     if name in _PLAIN:
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
-    if (out := kwargs.get("out")) is not None and _holds_map(out):
-        raise _frozen(name)
-    if "out" in kwargs and out is None:
-        kwargs = {key: given for key, given in kwargs.items() if key != "out"}
-    if _writes(name) and args and isinstance(args[0], AttentionMap):
+    args, kwargs = _spelled_as_usual(args, kwargs)
+    if _writes(name, args, kwargs):
         raise _frozen(name)
     handler = TABLE.get(name)
-    if handler is not None and "out" not in kwargs:
-        made = handler(*args, **kwargs)
+    if handler is not None and "out" not in kwargs and _fits(handler, args, kwargs):
+        with exactly():
+            made = handler(*args, **kwargs)
         if made is not NotImplemented:
             return made
     return _on_dense(func, name, args, kwargs)
+
+
+_SPELLINGS = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def _spelled_as_usual(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with torch's second spellings replaced by its first."""
+    kwargs = {
+        _SPELLINGS.get(key, key): given
+        for key, given in kwargs.items()
+        if not (key == "out" and given is None) and not (key == "inplace" and given is False)
+    }
+    if not args and "input" in kwargs:
+        args = (kwargs.pop("input"),)
+    if len(args) == 1 and isinstance(kwargs.get("other"), Tensor):
+        args = (*args, kwargs.pop("other"))
+    return args, kwargs
+
+
+def _fits(handler: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a function of the table knows all of these arguments."""
+    try:
+        inspect.signature(handler).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def name_of(func: Callable[..., Any]) -> str:
@@ -73,8 +101,12 @@ def name_of(func: Callable[..., Any]) -> str:
     return getattr(owner, "__name__", name) if name in ("__get__", "__set__") else name
 
 
-def _writes(name: str) -> bool:
-    return name in _WRITES or (name.endswith("_") and not name.endswith("__"))
+def _writes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether a call would write into a map."""
+    if _holds_map(kwargs.get("out")):
+        return True
+    is_write = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
+    return (is_write or bool(kwargs.get("inplace"))) and _holds_map(args[:1])
 
 
 def _frozen(name: str) -> FrozenError:

@@ -13,22 +13,44 @@ from heedmap.lazy_algebra import POINTWISE, Pointwise
 from heedmap.lazy_weights import in_form
 from heedmap.map_functions.table import TABLE, alias, on
 
+_COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
+_LOGICAL = {"logical_and", "logical_or", "logical_not"}
+
 
 def _pointwise(name: str, *args: Any, **kwargs: Any) -> Any:
     maps = [a for a in args if isinstance(a, AttentionMap)]
     tensors = [a for a in args if isinstance(a, Tensor)]
-    if any(held._kept != (True, True) for held in maps):
+    if any(held._kept != (True, True) for held in maps) or not maps:
+        return NotImplemented
+    if any(isinstance(given, Tensor) for given in kwargs.values()):
+        return NotImplemented
+    if name in _LOGICAL and any(given.dtype != torch.bool for given in tensors):
         return NotImplemented
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     lead, tail = tuple(shape[:-2]), tuple(shape[-2:])
     if any(tuple(held.shape[-2:]) != tail for held in maps):
         return NotImplemented
+    args = tuple(a.item() if _is_scalar_of_numpy(a) else a for a in args)
     examples = [
         torch.ones((1,) * a.ndim, dtype=a.dtype) if isinstance(a, Tensor) else a for a in args
     ]
     dtype = POINTWISE[name](*examples, **kwargs).dtype
     operands = tuple(_operand(a, lead) if isinstance(a, Tensor) else a for a in args)
+    if name in _COMPARISONS:
+        # What is compared is what people would see, rounded to the map's number type.
+        operands = tuple(
+            Pointwise("cast", (rule, given.dtype)) if _is_rounded(given, rule) else rule
+            for given, rule in zip(args, operands, strict=True)
+        )
     return AttentionMap(Pointwise(name, operands, tuple(kwargs.items())), lead, (True, True), dtype)
+
+
+def _is_scalar_of_numpy(given: Any) -> bool:
+    return hasattr(given, "item") and hasattr(given, "dtype") and not isinstance(given, Tensor)
+
+
+def _is_rounded(given: Any, rule: Any) -> bool:
+    return isinstance(given, AttentionMap) and given.dtype != rule.dtype
 
 
 def _operand(given: Tensor, lead: tuple[int, ...]) -> LazyMatrix:

@@ -12,6 +12,7 @@ from torch import Tensor
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import UnsupportedError
 from heedmap.lazy_weights import LazyWeights, LogNormalizer, Trace, leaves
+from heedmap.map_cells import densify
 from heedmap.problem import Problem
 from heedmap.scoring import Scoring
 
@@ -24,6 +25,8 @@ def gradient(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Any,
             gradient has no output to come from; and for outputs that depend on the map by more
             than the output, since that part would be missing.
     """
+    outputs = _dense(outputs)
+    args, kwargs = tuple(map(_dense, args)), {key: _dense(x) for key, x in kwargs.items()}
     single = isinstance(inputs, Tensor)
     asked = [inputs] if single else list(inputs)
     traces = {at: _trace(held) for at, held in enumerate(asked) if isinstance(held, AttentionMap)}
@@ -37,6 +40,13 @@ def gradient(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Any,
         else grad
         for at, (held, grad) in enumerate(zip(asked, found, strict=True))
     )
+
+
+def _dense(given: Any) -> Any:
+    """Return what was given with ordinary tensors for maps, under the budget."""
+    if isinstance(given, AttentionMap):
+        return densify(given, "autograd.grad")
+    return [_dense(part) for part in given] if isinstance(given, tuple | list) else given
 
 
 def _trace(held: AttentionMap) -> Trace:

@@ -26,8 +26,19 @@ def _detach(held: AttentionMap) -> AttentionMap:
     return held._detached()
 
 
-@on("to", "type")
-def _to(held: AttentionMap, *args: Any, **kwargs: Any) -> Any:
+@on("type")
+def _type(held: AttentionMap, dtype: Any = None) -> Any:
+    empty = torch.empty(0, dtype=held.dtype, device=held.device)
+    return empty.type() if dtype is None else _to(held, empty.type(dtype).dtype)
+
+
+@on("to")
+def _to(held: Any, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(held, AttentionMap):
+        like = next(a for a in (*args, *kwargs.values()) if isinstance(a, AttentionMap))
+        return held.to(like.device, like.dtype)
+    if isinstance(kwargs.get("other"), Tensor):
+        args = (*args, kwargs.pop("other"))
     like = next((a for a in args if isinstance(a, Tensor)), None)
     if like is not None:
         args = (like.device, like.dtype)
@@ -51,7 +62,8 @@ for _name, _dtype in {
     "bfloat16": torch.bfloat16, "bool": torch.bool, "int": torch.int32, "long": torch.int64,
 }.items():  # fmt: skip
     TABLE[_name] = lambda held, _dtype=_dtype, **_: _to(held, _dtype)
-TABLE["type_as"] = lambda held, other: _to(held, other.dtype)
+TABLE["type_as"] = lambda held, other: held.to(other.dtype)
+TABLE["is_same_size"] = lambda held, other: held.shape == other.shape
 TABLE["cpu"] = lambda held, **_: _to(held, "cpu")
 TABLE["cuda"] = lambda held, device="cuda", *_, **__: _to(held, device)
 

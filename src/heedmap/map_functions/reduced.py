@@ -17,10 +17,13 @@ from heedmap.map_functions.table import TABLE, listed, on
 
 def _dims_of(held: AttentionMap, dim: Any) -> tuple[list[int], list[int]]:
     """Return the leading dimensions that `dim` names, and which of −2 and −1."""
-    dims = range(held.ndim) if dim is None or dim == () else listed((dim,))
+    every = dim is None or (isinstance(dim, tuple | list) and not dim)
+    dims = list(range(held.ndim)) if every else listed((dim,))
     for number in dims:
         if not -held.ndim <= number < held.ndim:
             raise IndexError(f"dim must lie from {-held.ndim} to {held.ndim - 1}; got {number}.")
+    if len({number % held.ndim for number in dims}) < len(dims):
+        raise RuntimeError(f"dim must name each dimension once; got {list(dims)}.")
     places = sorted({number % held.ndim for number in dims})
     lead = len(held._lead)
     return [p for p in places if p < lead], [p - held.ndim for p in places if p >= lead]
@@ -33,7 +36,8 @@ def _across(held: AttentionMap, dims: list[int], how: str) -> tuple[LazyMatrix, 
     numbers = torch.arange(held._rule.sizes[0]).reshape(held._lead)
     rest = [at for at in range(len(held._lead)) if at not in dims]
     groups = numbers.permute(*rest, *dims).flatten(len(rest)) if rest else numbers.reshape(-1)
-    groups = groups.reshape(-1, math.prod(held._lead[at] for at in dims))
+    members = math.prod(held._lead[at] for at in dims)
+    groups = groups.reshape(math.prod(held._lead[at] for at in rest), members)
     if not groups.shape[1]:
         raise IndexError(f"{how} must be taken over at least one map; got none.")
     lead = tuple(1 if at in dims else size for at, size in enumerate(held._lead))
@@ -67,20 +71,14 @@ def _is_whole(held: Any) -> bool:
 
 
 @on("sum")
-def _sum(
-    held: AttentionMap, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, **kw: Any
-) -> Any:
-    dim, keepdim = kw.get("axis", dim), kw.get("keepdims", keepdim)
+def _sum(held: AttentionMap, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if isinstance(held._rule, Chosen):
         return _chosen_sum(held, dtype)
     return _added(held, dim, keepdim, dtype, "sum") if _is_whole(held) else NotImplemented
 
 
 @on("mean")
-def _mean(
-    held: AttentionMap, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, **kw: Any
-) -> Any:
-    dim, keepdim = kw.get("axis", dim), kw.get("keepdims", keepdim)
+def _mean(held: AttentionMap, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if isinstance(held._rule, Chosen):
         return _chosen_sum(held, dtype) / held.shape[0]
     if not (dtype or held.dtype).is_floating_point:
@@ -112,13 +110,13 @@ def _chosen_sum(held: AttentionMap, dtype: Any) -> Tensor:
 
 
 @on("amax")
-def _amax(held: AttentionMap, dim: Any = None, keepdim: bool = False, **kw: Any) -> Any:
-    return _extreme(held, kw.get("axis", dim), keepdim, True)
+def _amax(held: AttentionMap, dim: Any = None, keepdim: bool = False) -> Any:
+    return _extreme(held, dim, keepdim, True)
 
 
 @on("amin")
-def _amin(held: AttentionMap, dim: Any = None, keepdim: bool = False, **kw: Any) -> Any:
-    return _extreme(held, kw.get("axis", dim), keepdim, False)
+def _amin(held: AttentionMap, dim: Any = None, keepdim: bool = False) -> Any:
+    return _extreme(held, dim, keepdim, False)
 
 
 def _extreme(held: AttentionMap, dim: Any, keepdim: bool, largest: bool) -> Any:
@@ -162,13 +160,13 @@ def _place(held: AttentionMap, dim: int | None, keepdim: bool, largest: bool) ->
 
 
 @on("max")
-def _max(held: Any, dim: Any = None, keepdim: bool = False, **kw: Any) -> Any:
-    return _both(held, kw.get("axis", kw.get("other", dim)), keepdim, "max")
+def _max(held: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _both(held, dim, keepdim, "max")
 
 
 @on("min")
-def _min(held: Any, dim: Any = None, keepdim: bool = False, **kw: Any) -> Any:
-    return _both(held, kw.get("axis", kw.get("other", dim)), keepdim, "min")
+def _min(held: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _both(held, dim, keepdim, "min")
 
 
 def _both(held: Any, dim: Any, keepdim: bool, which: str) -> Any:
@@ -241,11 +239,9 @@ def _var(
     keepdim: bool = False,
     *,
     correction: float | None = None,
-    **kw: Any,
 ) -> Any:
     if not _is_whole(held):
         return NotImplemented
-    dim = kw.get("axis", dim)
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     correction = float(unbiased) if correction is None else correction
@@ -265,16 +261,21 @@ def _std(held: AttentionMap, *args: Any, **kwargs: Any) -> Any:
     return made.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
-@on("norm", "linalg_norm", "linalg_vector_norm")
-def _norm(held: AttentionMap, p: Any = 2, dim: Any = None, keepdim: bool = False, **kw: Any) -> Any:
-    p = kw.pop("ord", p)
-    if not _is_whole(held) or p not in (2, "fro", None) or kw.get("dtype") is not None:
+@on("norm")
+def _norm(
+    held: AttentionMap,
+    p: Any = "fro",
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> Any:
+    if not _is_whole(held) or p not in (2, "fro", None) or dtype is not None:
         return NotImplemented
     return _sum(held.square(), dim, keepdim).sqrt()
 
 
 @on("softmax", "special_softmax")
-def _softmax(held: Any, dim: Any = None, *_: Any, dtype: Any = None, **__: Any) -> Any:
+def _softmax(held: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     if not _is_whole(held) or dim is None:
         return NotImplemented
     held = held if dtype is None else held.to(dtype)
@@ -283,7 +284,7 @@ def _softmax(held: Any, dim: Any = None, *_: Any, dtype: Any = None, **__: Any) 
 
 
 @on("log_softmax", "special_log_softmax")
-def _log_softmax(held: Any, dim: Any = None, *_: Any, dtype: Any = None, **__: Any) -> Any:
+def _log_softmax(held: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     if not _is_whole(held) or dim is None:
         return NotImplemented
     held = held if dtype is None else held.to(dtype)
@@ -294,28 +295,37 @@ def _log_softmax(held: Any, dim: Any = None, *_: Any, dtype: Any = None, **__: A
 # Two maps compared, as distillation does
 
 
+def _any_given(older: dict[str, Any]) -> bool:
+    """Return whether any of the older or rarer arguments says something."""
+    return any(given is not None for given in older.values())
+
+
 def _finished(cells: Any, reduction: str) -> Any:
     if reduction == "none":
         return cells
     if reduction == "batchmean":
         return cells.sum() / cells.shape[0]
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"reduction must be none, mean, sum or batchmean; got {reduction!r}.")
     return cells.mean() if reduction == "mean" else cells.sum()
 
 
 @on("mse_loss")
-def _mse_loss(input: Any, target: Any, *_: Any, reduction: str = "mean", **__: Any) -> Any:
+def _mse_loss(input: Any, target: Any, *, reduction: str = "mean", **older: Any) -> Any:
+    if _any_given(older):
+        return NotImplemented
     return _finished((input - target).square(), reduction)
 
 
 @on("l1_loss")
-def _l1_loss(input: Any, target: Any, *_: Any, reduction: str = "mean", **__: Any) -> Any:
+def _l1_loss(input: Any, target: Any, *, reduction: str = "mean", **older: Any) -> Any:
+    if _any_given(older):
+        return NotImplemented
     return _finished((input - target).abs(), reduction)
 
 
 @on("kl_div")
-def _kl_div(
-    input: Any, target: Any, *_: Any, reduction: str = "mean", log_target: bool = False, **__: Any
-) -> Any:
+def _kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
     if log_target:
         return _finished(target.exp() * (target - input), reduction)
     return _finished(torch.xlogy(target, target) - target * input, reduction)
@@ -324,7 +334,7 @@ def _kl_div(
 # Products
 
 
-@on("matmul", "__matmul__", "bmm", "mm", "mv")
+@on("matmul", "__matmul__")
 def _matmul(left: Any, right: Any) -> Any:
     if _is_whole(left) and isinstance(right, AttentionMap):
         return _chain(left, right) if _is_whole(right) else left @ densify(right, "matmul")
@@ -333,6 +343,21 @@ def _matmul(left: Any, right: Any) -> Any:
     if _is_whole(right) and isinstance(left, Tensor) and not isinstance(left, AttentionMap):
         return _times_from_left(left, right)
     return NotImplemented
+
+
+@on("bmm")
+def _bmm(left: Tensor, right: Tensor) -> Any:
+    return _matmul(left, right) if left.ndim == right.ndim == 3 else NotImplemented
+
+
+@on("mm")
+def _mm(left: Tensor, right: Tensor) -> Any:
+    return _matmul(left, right) if left.ndim == right.ndim == 2 else NotImplemented
+
+
+@on("mv")
+def _mv(left: Tensor, right: Tensor) -> Any:
+    return _matmul(left, right) if (left.ndim, right.ndim) == (2, 1) else NotImplemented
 
 
 @on("__rmatmul__")
@@ -355,6 +380,8 @@ def _stays_lazy(lead: tuple[int, ...], rows: int, columns: int, inner: int, size
 
 
 def _times(left: AttentionMap, right: Tensor) -> Any:
+    if right.dtype != left.dtype:
+        raise RuntimeError(f"matmul must have one number type; got {left.dtype} and {right.dtype}.")
     if right.ndim == 1:
         return _times(left, right[:, None])[..., 0]
     if right.shape[-2] != left.shape[-1]:
@@ -366,7 +393,8 @@ def _times(left: AttentionMap, right: Tensor) -> Any:
         return _chain(left, AttentionMap.from_weights(right))
     rule = views.lead_rule(left._rule, left._lead, lead)
     which = torch.arange(math.prod(own), device=right.device).reshape(own).expand(lead).flatten()
-    made = reductions.multiply(rule, right.reshape(-1, *right.shape[-2:]), which)
+    stack = right.reshape(math.prod(own), *right.shape[-2:])
+    made = reductions.multiply(rule, stack, which)
     dtype = torch.promote_types(left.dtype, right.dtype)
     return made.reshape(*lead, rows, right.shape[-1]).to(dtype)
 
@@ -411,10 +439,11 @@ def _ones_like(rule: LazyMatrix) -> LazyMatrix:
 
 
 @on("gather")
-def _gather(held: AttentionMap, dim: int, index: Tensor, **_: Any) -> Any:
+def _gather(held: AttentionMap, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    del sparse_grad
     if not _is_whole(held) or dim % held.ndim != held.ndim - 1:
         return NotImplemented
-    if index.shape[:-1] != held.shape[:-1]:
+    if index.shape[:-1] != held.shape[:-1] or bool((index < 0).any()):
         return NotImplemented
     stack = index.reshape(held._rule.sizes[0], *index.shape[-2:])
     return reductions.cells_at(held._rule, stack).reshape(index.shape).to(held.dtype)

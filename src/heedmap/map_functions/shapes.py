@@ -9,7 +9,7 @@ from torch import Tensor
 from heedmap import map_views as views
 from heedmap import reductions
 from heedmap.attention_map import AttentionMap
-from heedmap.map_functions.table import before, listed, on
+from heedmap.map_functions.table import before, listed, on, one_of
 
 
 @on("__getitem__")
@@ -24,7 +24,10 @@ def _select(held: AttentionMap, dim: int, index: int) -> Any:
 
 @on("narrow")
 def _narrow(held: AttentionMap, dim: int, start: Any, length: int) -> Any:
-    start = int(start) % max(held.shape[dim], 1)
+    size = held.shape[dim]
+    start = int(start) + (size if int(start) < 0 else 0)
+    if not 0 <= start <= start + length <= size:
+        raise RuntimeError(f"narrow must stay within {size}; got {start} and {length}.")
     return views.index(held, (*before(held, dim), slice(start, start + length)))
 
 
@@ -67,13 +70,13 @@ def _flip(held: AttentionMap, *dims: Any) -> Any:
 
 @on("unsqueeze")
 def _unsqueeze(held: AttentionMap, dim: int) -> Any:
-    dim = dim % (held.ndim + 1)
+    dim = one_of(dim, held.ndim + 1)
     return views.reshape(held, (*held.shape[:dim], 1, *held.shape[dim:]), "unsqueeze")
 
 
 @on("squeeze")
 def _squeeze(held: AttentionMap, *dims: Any) -> Any:
-    asked = {dim % held.ndim for dim in listed(dims)} if dims else set(range(held.ndim))
+    asked = {one_of(dim, held.ndim) for dim in listed(dims)} if dims else set(range(held.ndim))
     key = tuple(
         0 if at in asked and size == 1 else slice(None) for at, size in enumerate(held.shape)
     )
@@ -89,7 +92,9 @@ def _reshape(held: AttentionMap, *shape: Any) -> Any:
 
 @on("flatten")
 def _flatten(held: AttentionMap, start_dim: int = 0, end_dim: int = -1) -> Any:
-    start, end = start_dim % held.ndim, end_dim % held.ndim
+    start, end = one_of(start_dim, held.ndim), one_of(end_dim, held.ndim)
+    if start > end:
+        raise RuntimeError(f"start_dim must not come after end_dim; got {start} and {end}.")
     return views.reshape(held, (*held.shape[:start], -1, *held.shape[end + 1 :]), "flatten")
 
 
@@ -156,9 +161,11 @@ def _expand(held: AttentionMap, *sizes: Any) -> Any:
 
 @on("stack")
 def _stack(tensors: Any, dim: int = 0) -> Any:
-    return views.join(list(tensors), dim, True, "stack")
+    first = next(part for part in tensors if isinstance(part, AttentionMap))
+    return views.join(list(tensors), one_of(dim, first.ndim + 1), True, "stack")
 
 
 @on("cat", "concat", "concatenate")
 def _cat(tensors: Any, dim: int = 0) -> Any:
-    return views.join(list(tensors), dim, False, "cat")
+    first = next(part for part in tensors if isinstance(part, AttentionMap))
+    return views.join(list(tensors), one_of(dim, first.ndim), False, "cat")

@@ -39,3 +39,10 @@ def before(held: Tensor, dim: int) -> tuple[slice, ...]:
     if not -held.ndim <= dim < held.ndim:
         raise IndexError(f"dim must lie from {-held.ndim} to {held.ndim - 1}; got {dim}.")
     return (slice(None),) * (dim % held.ndim)
+
+
+def one_of(dim: int, count: int) -> int:
+    """Return a dimension counted from the front, or raise as torch does."""
+    if not -count <= dim < count:
+        raise IndexError(f"dim must lie from {-count} to {count - 1}; got {dim}.")
+    return dim % count

@@ -21,7 +21,7 @@ class Relative(Mask):
 
     def __post_init__(self) -> None:
         """Refuse an alignment that says nothing."""
-        if isinstance(self.alignment, str) and self.alignment not in ("start", "end"):
+        if self.alignment not in (None, "start", "end") and not isinstance(self.alignment, int):
             raise ArgumentError(
                 "alignment must be 'start', 'end' or the number of the key at which query 0 "
                 f"stands; got {self.alignment!r}."

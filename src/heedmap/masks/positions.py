@@ -7,7 +7,7 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from heedmap.errors import ArgumentError, DTypeError, ShapeError
-from heedmap.masks.base import Extent, Mask
+from heedmap.masks.base import Extent, Mask, require_tensor
 from heedmap.places import Places, look_up
 
 
@@ -34,6 +34,7 @@ class Padding(Mask):
 
     def __init__(self, valid: Shaped[Tensor, "batch key"]) -> None:
         """Check `valid` and keep it as booleans."""
+        require_tensor("valid", valid)
         if valid.ndim != 2:
             raise ShapeError(f"valid must be [batch, key]; got {list(valid.shape)}.")
         object.__setattr__(self, "valid", _as_bool(valid, "valid"))
@@ -111,6 +112,7 @@ class Documents(Mask):
             ("query_ids", self.query_ids, extent.queries),
             ("key_ids", key_ids, extent.keys),
         ):
+            require_tensor(name, ids)
             if ids.is_floating_point() or ids.dtype == torch.bool:
                 raise DTypeError(f"{name} must be whole numbers; got {ids.dtype}.")
             if tuple(ids.shape) != (extent.batch, size):
@@ -118,7 +120,8 @@ class Documents(Mask):
                     f"{name} must be [batch, positions] = [{extent.batch}, {size}]; "
                     f"got {list(ids.shape)}."
                 )
-        return Documents(self.query_ids, key_ids)
+        # Copies, so that what is written into the numbers later changes no map.
+        return Documents(self.query_ids.clone(), key_ids.clone())
 
     def tile(self, places: Places) -> Tensor:
         """Compare document numbers."""
@@ -158,6 +161,7 @@ class Visible(Mask):
 
     def __post_init__(self) -> None:
         """Refuse what is not a table of booleans."""
+        require_tensor("table", self.table)
         if self.table.dtype != torch.bool:
             raise DTypeError(
                 f"table must be bool, True for visible; got {self.table.dtype}. "
@@ -217,7 +221,8 @@ class Visible(Mask):
 
 def _as_bool(marks: Tensor, name: str) -> Tensor:
     if marks.dtype == torch.bool:
-        return marks
+        # A copy, so that what is written into the marks later changes no map.
+        return marks.clone()
     kept = marks != 0
     if bool((marks[kept] != 1).any()):
         wrong = marks[kept & (marks != 1)].flatten()[0].item()
