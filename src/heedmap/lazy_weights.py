@@ -5,7 +5,7 @@ weight = exp(score − log_normalizer). Nothing of query × key elements is ever
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -17,10 +17,18 @@ from heedmap.lazy_algebra import Join
 from heedmap.places import Index, pick
 from heedmap.problem import Problem
 
-FAR = 16.0
-"""Beyond which a float32 log-normaliser may be wrong by more than a millionth."""
+FAR = 64.0
+"""From which size on scores in float32 have too few digits left for what follows the point."""
 
 Form = Literal["weights", "scores", "log_weights"]
+
+
+class Reading(NamedTuple):
+    """What a block of weights is made of: exp(score − normalizer − lacking)."""
+
+    problem: Problem
+    normalizer: Float[Tensor, "matrices rows"]
+    lacking: Float[Tensor, "matrices rows"] | None
 
 
 class LogNormalizer:
@@ -36,7 +44,8 @@ class LogNormalizer:
         self.problem = problem
         self.known = known
         self.asked = 0
-        self.lacking: Tensor | None = None
+        self.known_far: bool | None = None
+        self.fine: tuple[Tensor, Tensor] | None = None
         self.backend = backend or differentiable.choose(problem, problem.key)
 
     def whole(self) -> Float[Tensor, "batch heads query"]:
@@ -55,30 +64,6 @@ class LogNormalizer:
             return self.known
         return differentiable.log_normalizer(self.problem, self.known, self.backend)
 
-    def remainder(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"] | None:
-        """Return what some rows' log-normaliser lacks to be exact; None where that is nothing.
-
-        It lacks digits where scores are far from 0, and where a kernel worked in half precision.
-        As with `rows`, who has asked for a quarter of them gets all.
-        """
-        with torch.no_grad():
-            if self.known is None:
-                known = self.rows(matrices, rows)
-            else:
-                known = pick(pick(self.known.flatten(0, 1), matrices, 0), rows, 1)
-            half = self.problem.query.dtype in (torch.float16, torch.bfloat16)
-            far = (known.abs() > FAR) & (known > -torch.inf)
-            if not half and not bool(far.any()):
-                return None
-            batch, heads, queries, _ = self.problem.extent
-            self.asked += len(matrices) * len(rows)
-            if self.known is None or 4 * self.asked < batch * heads * queries:
-                return tiles.remainder(self.problem, known, matrices, rows)
-            if self.lacking is None:
-                every = range(batch * heads), range(queries)
-                self.lacking = tiles.remainder(self.problem, self.known.flatten(0, 1), *every)
-            return pick(pick(self.lacking, matrices, 0), rows, 1)
-
     def rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"]:
         """Return the log-normaliser of some rows.
 
@@ -91,6 +76,45 @@ class LogNormalizer:
             if 4 * self.asked < batch * heads * queries:
                 return tiles.log_normalizer(self.problem, matrices, rows)
         return pick(pick(self.whole().flatten(0, 1), matrices, 0), rows, 1)
+
+    def is_coarse(self, matrices: Index, rows: Index) -> bool:
+        """Return whether these rows need more digits than the kernel's log-normaliser has.
+
+        It lacks digits where scores are far from 0, and where the kernel worked in half precision.
+        """
+        if self.problem.query.dtype == torch.float64:
+            return False
+        if self.problem.query.dtype != torch.float32:
+            return True
+        with torch.no_grad():
+            if self.known is None:
+                return _is_far(self.rows(matrices, rows))
+            if self.known_far is None:
+                self.known_far = _is_far(self.known)
+            return self.known_far
+
+    def reading(self, matrices: Index, rows: Index) -> "Reading":
+        """Return the problem and the log-normaliser with as many digits as these rows need."""
+        if not self.is_coarse(matrices, rows):
+            return Reading(self.problem, self.rows(matrices, rows), None)
+        fine = self.problem.map_tensors(lambda tensor: tensor.double())
+        with torch.no_grad():
+            exact, lacking = self._fine_rows(fine, matrices, rows)
+        if self._needs_gradient():
+            # The value is the exact one, the gradient that of the kernel's.
+            known = self.rows(matrices, rows)
+            exact = exact + (known - known.detach()).masked_fill(exact == -torch.inf, 0)
+        return Reading(fine, exact, lacking)
+
+    def _fine_rows(self, fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor]:
+        batch, heads, queries, _ = self.problem.extent
+        self.asked += len(matrices) * len(rows)
+        if 4 * self.asked < batch * heads * queries:
+            return _fine_normalizer(fine, matrices, rows)
+        if self.fine is None:
+            self.fine = _fine_normalizer(fine, range(batch * heads), range(queries))
+        exact, lacking = (pick(pick(part, matrices, 0), rows, 1) for part in self.fine)
+        return exact, lacking
 
     def _needs_gradient(self) -> bool:
         tensors = self.problem.tensors()
@@ -135,28 +159,27 @@ class LazyWeights(LazyMatrix):
         self.problem.require_unchanged()
         if self.form == "scores":
             return self.problem.scores(matrices, rows, columns)
-        normalizer = self.normalizer.rows(matrices, rows)
-        lacking = self.normalizer.remainder(matrices, rows)
+        problem, normalizer, lacking = self.normalizer.reading(matrices, rows)
         if self.form == "weights":
-            return tiles.weights(self.problem, normalizer, matrices, rows, columns, lacking)
-        scores = self.problem.scores(matrices, rows, columns) - _anchor(normalizer)[..., None]
-        return scores if lacking is None else scores - lacking[..., None]
+            made = tiles.weights(problem, normalizer, matrices, rows, columns, lacking)
+            return made.to(self.dtype)
+        scores = problem.scores(matrices, rows, columns) - _anchor(normalizer)[..., None]
+        return (scores if lacking is None else scores - lacking[..., None]).to(self.dtype)
 
     def cells(self, matrices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """Make single cells."""
         self.problem.require_unchanged()
-        scores = self.problem.cell_scores(matrices, rows, columns)
         if self.form == "scores":
-            return scores
-        normalizer = _anchor(self.normalizer.whole().flatten(0, 1)[matrices, rows])
-        logarithms = scores - normalizer
+            return self.problem.cell_scores(matrices, rows, columns)
         sizes = self.sizes
-        lacking = self.normalizer.remainder(range(sizes[0]), range(sizes[1]))
+        problem, normalizer, lacking = self.normalizer.reading(range(sizes[0]), range(sizes[1]))
+        scores = problem.cell_scores(matrices, rows, columns)
+        logarithms = scores - _anchor(normalizer[matrices, rows])
         if lacking is not None:
             logarithms = logarithms - lacking[matrices, rows]
         if self.form == "log_weights":
-            return logarithms
-        return torch.exp(logarithms).masked_fill(scores == -torch.inf, 0)
+            return logarithms.to(self.dtype)
+        return torch.exp(logarithms).masked_fill(scores == -torch.inf, 0).to(self.dtype)
 
     def column_range(self, rows: Index) -> tuple[int, int]:
         """Weights are 0 outside the mask's range; scores are −inf there."""
@@ -178,6 +201,15 @@ class LazyWeights(LazyMatrix):
         return LazyWeights(
             problem, LogNormalizer(problem, known, self.normalizer.backend), self.form
         )
+
+
+def _is_far(normalizer: Tensor) -> bool:
+    return bool(((normalizer.abs() > FAR) & (normalizer > -torch.inf)).any())
+
+
+def _fine_normalizer(fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor]:
+    exact = tiles.log_normalizer(fine, matrices, rows)
+    return exact, tiles.remainder(fine, exact, matrices, rows)
 
 
 def _anchor(normalizer: Tensor) -> Tensor:

@@ -180,13 +180,11 @@ class Log2Weights:
         self,
         problem: Problem,
         log_normalizer: Float[Tensor, "matrices query"],
-        remainder: Float[Tensor, "matrices query"] | None,
     ) -> None:
         """Scale the queries and the log-normaliser."""
         self.problem = problem
         anchor = log_normalizer.masked_fill(log_normalizer == -torch.inf, 0)
-        self.is_plain = problem.scoring.is_plain and problem.clean and remainder is None
-        self.parts = (anchor, torch.zeros_like(anchor) if remainder is None else remainder)
+        self.is_plain = problem.scoring.is_plain and problem.clean
         self.start = (anchor * -LOG2_E)[..., None]
         if self.is_plain:
             dtype = problem.compute_dtype
@@ -197,10 +195,8 @@ class Log2Weights:
         """Return one block, in the memory of `scratch` where that can be."""
         problem, place = self.problem, _slices(block.matrices, block.rows)
         if not self.is_plain:
-            scores = problem.scores(*block)
-            for part in self.parts:
-                scores = scores.sub_(part[place][..., None])
-            return scores.mul_(LOG2_E).clamp_(min=HIDDEN)
+            scores = problem.scores(*block).mul_(LOG2_E)
+            return scores.add_(self.start[place]).clamp_(min=HIDDEN)
         key = pick(self.key, problem.key_matrices(block.matrices), 0)
         key = key[:, block.columns.start : block.columns.stop]
         logarithms = torch.baddbmm(self.start[place], self.query[place], key.mT, out=scratch)
