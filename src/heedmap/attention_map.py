@@ -194,7 +194,8 @@ class AttentionMap(Tensor):
     ) -> Float[Tensor, "*lead rows columns"]:
         """Return the map as a small picture: ``"mean"``, ``"sum"`` or ``"max"`` of its blocks.
 
-        A side shorter than what is asked for keeps its own size.
+        A side shorter than what is asked for keeps its own size. Means and sums are differentiable,
+        maxima are not.
 
         Cost: one pass, memory of the picture.
 
@@ -208,6 +209,8 @@ class AttentionMap(Tensor):
 
     def edges(self, threshold: float) -> tuple[Int[Tensor, "edges dims"], Float[Tensor, " edges"]]:
         """Return where the weights are at least `threshold`, and these weights, in index order.
+
+        Not differentiable.
 
         Cost: one pass, memory of the answer.
 
@@ -226,6 +229,8 @@ class AttentionMap(Tensor):
 
     def summarize(self, *, top: int = 0, pool: tuple[int, int] | None = None) -> Summary:
         """Return received, entropy and strongest key of every row, in one pass.
+
+        Not differentiable; the single questions (`received`, `entropy`, `topk`) are.
 
         Args:
             top: How many of the strongest keys of each row to keep; 0 for the strongest only.

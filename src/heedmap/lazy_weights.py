@@ -44,8 +44,9 @@ class LogNormalizer:
         self.problem = problem
         self.known = known
         self.asked = 0
-        self.known_far: bool | None = None
-        self.fine: tuple[Tensor, Tensor] | None = None
+        self.far: bool | None = None
+        self.fine: Problem | None = None
+        self.fine_known: tuple[Tensor, Tensor | None] | None = None
         self.backend = backend or differentiable.choose(problem, problem.key)
 
     def whole(self) -> Float[Tensor, "batch heads query"]:
@@ -77,27 +78,16 @@ class LogNormalizer:
                 return tiles.log_normalizer(self.problem, matrices, rows)
         return pick(pick(self.whole().flatten(0, 1), matrices, 0), rows, 1)
 
-    def is_coarse(self, matrices: Index, rows: Index) -> bool:
-        """Return whether these rows need more digits than the kernel's log-normaliser has.
+    def reading(self, matrices: Index, rows: Index) -> Reading:
+        """Return the problem and the log-normaliser with as many digits as these rows need.
 
-        It lacks digits where scores are far from 0, and where the kernel worked in half precision.
+        The kernel's log-normaliser lacks digits where it worked in half precision, and where
+        scores are far from 0.
         """
-        if self.problem.query.dtype == torch.float64:
-            return False
-        if self.problem.query.dtype != torch.float32:
-            return True
-        with torch.no_grad():
-            if self.known is None:
-                return _is_far(self.rows(matrices, rows))
-            if self.known_far is None:
-                self.known_far = _is_far(self.known)
-            return self.known_far
-
-    def reading(self, matrices: Index, rows: Index) -> "Reading":
-        """Return the problem and the log-normaliser with as many digits as these rows need."""
-        if not self.is_coarse(matrices, rows):
+        dtype = self._fine_dtype(matrices, rows)
+        if dtype is None:
             return Reading(self.problem, self.rows(matrices, rows), None)
-        fine = self.problem.map_tensors(lambda tensor: tensor.double())
+        fine = self._fine_problem(dtype)
         with torch.no_grad():
             exact, lacking = self._fine_rows(fine, matrices, rows)
         if self._needs_gradient():
@@ -106,14 +96,44 @@ class LogNormalizer:
             exact = exact + (known - known.detach()).masked_fill(exact == -torch.inf, 0)
         return Reading(fine, exact, lacking)
 
-    def _fine_rows(self, fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor]:
+    def _fine_dtype(self, matrices: Index, rows: Index) -> torch.dtype | None:
+        """Return the number type that these rows need, or None where the kernel's will do."""
+        given = self.problem.query.dtype
+        if given == torch.float64:
+            return None
+        with torch.no_grad():
+            if self.known is None:
+                far = _is_far(self.rows(matrices, rows))
+            else:
+                self.far = _is_far(self.known) if self.far is None else self.far
+                far = self.far
+        if far:
+            return torch.float64
+        return None if given == torch.float32 else torch.float32
+
+    def _fine_problem(self, dtype: torch.dtype) -> Problem:
+        if self._needs_gradient():
+            return self.problem.map_tensors(lambda tensor: tensor.to(dtype))
+        if self.fine is None or self.fine.query.dtype != dtype:
+            with torch.inference_mode(False), torch.no_grad():
+                self.fine = self.problem.map_tensors(lambda tensor: tensor.to(dtype))
+        return self.fine
+
+    def _fine_rows(
+        self, fine: Problem, matrices: Index, rows: Index
+    ) -> tuple[Tensor, Tensor | None]:
         batch, heads, queries, _ = self.problem.extent
         self.asked += len(matrices) * len(rows)
         if 4 * self.asked < batch * heads * queries:
             return _fine_normalizer(fine, matrices, rows)
-        if self.fine is None:
-            self.fine = _fine_normalizer(fine, range(batch * heads), range(queries))
-        exact, lacking = (pick(pick(part, matrices, 0), rows, 1) for part in self.fine)
+        if self.fine_known is None:
+            every = range(batch * heads), range(queries)
+            self.fine_known = _fine_normalizer(fine, *every)
+        exact, lacking = (
+            None if part is None else pick(pick(part, matrices, 0), rows, 1)
+            for part in self.fine_known
+        )
+        assert exact is not None
         return exact, lacking
 
     def _needs_gradient(self) -> bool:
@@ -207,8 +227,11 @@ def _is_far(normalizer: Tensor) -> bool:
     return bool(((normalizer.abs() > FAR) & (normalizer > -torch.inf)).any())
 
 
-def _fine_normalizer(fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor]:
+def _fine_normalizer(fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor | None]:
     exact = tiles.log_normalizer(fine, matrices, rows)
+    if fine.query.dtype == torch.float32:
+        return exact, None
+    # Beside a score such as −3·10³⁸, which hides a row for some, not even float64 can hold ln n.
     return exact, tiles.remainder(fine, exact, matrices, rows)
 
 

@@ -4,7 +4,6 @@ import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import TypeGuard
 
 import torch
 from jaxtyping import Float, Int
@@ -68,24 +67,19 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Su
 
 def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
     """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
-    if not _has_logarithms(rule):
+    reading = None
+    if isinstance(rule, LazyWeights) and rule.form == "weights":
+        rule.normalizer.whole()
+        reading = rule.normalizer.reading(range(rule.sizes[0]), range(rule.sizes[1]))
+    if reading is None or reading.lacking is not None:
         for block in live_blocks(rule, wide=True):
             yield rule.tile(*block), None, block
         return
-    normalizer = rule.normalizer.whole().flatten(0, 1)
-    logarithms_of = Log2Weights(rule.problem, normalizer)
+    logarithms_of = Log2Weights(reading.problem, reading.normalizer)
     for block in live_blocks(rule, wide=True):
         first, second = _scratch(block, rule.dtype, rule.device)
         logarithms = logarithms_of.tile(block, first)
         yield torch.exp2(logarithms, out=second), logarithms, block
-
-
-def _has_logarithms(rule: LazyMatrix) -> TypeGuard[LazyWeights]:
-    """Return whether logarithms in the tiles' own number type are good enough."""
-    if not isinstance(rule, LazyWeights) or rule.form != "weights":
-        return False
-    rule.normalizer.whole()
-    return not rule.normalizer.is_coarse(range(rule.sizes[0]), range(rule.sizes[1]))
 
 
 _kept = threading.local()

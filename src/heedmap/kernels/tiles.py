@@ -132,8 +132,9 @@ def weights(
     hidden = None if problem.clean else scores == -torch.inf
     anchor = log_normalizer.masked_fill(log_normalizer == -torch.inf, 0)[..., None]
     if remainder is not None:
-        scores = scores - anchor
-        anchor = remainder[..., None]
+        # Only the difference needs the digits of float64.
+        scores = (scores - anchor).float()
+        anchor = remainder[..., None].float()
     if torch.is_grad_enabled() and (scores.requires_grad or anchor.requires_grad):
         result = torch.exp(scores - anchor)
     else:
