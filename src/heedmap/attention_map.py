@@ -228,19 +228,21 @@ class AttentionMap(Tensor):
         return torch.stack([*lead, place[:, 1], place[:, 2]], dim=1), value.to(self.dtype)
 
     def summarize(self, *, top: int = 0, pool: tuple[int, int] | None = None) -> Summary:
-        """Return received, entropy and strongest key of every row, in one pass.
+        """Return received and entropy, and if asked top keys and a picture, in one pass.
 
         Not differentiable; the single questions (`received`, `entropy`, `topk`) are.
 
         Args:
-            top: How many of the strongest keys of each row to keep; 0 for the strongest only.
+            top: How many of the strongest keys of each row to find; 0 for none.
             pool: The size of a picture of block means; None for no picture.
 
         Cost: one pass, memory of the answers.
 
         Example:
-            >>> AttentionMap.from_weights(torch.eye(3)).summarize().strongest
-            tensor([0, 1, 2])
+            >>> AttentionMap.from_weights(torch.eye(3)).summarize(top=1).top_keys
+            tensor([[0],
+                    [1],
+                    [2]])
         """
         if top < 0 or top > self.shape[-1]:
             raise ShapeError(f"top must be 0 to the number of keys, {self.shape[-1]}; got {top}.")

@@ -224,6 +224,12 @@ class LazyWeights(LazyMatrix):
 
 
 def _is_far(normalizer: Tensor) -> bool:
+    if not normalizer.numel():
+        return False
+    low, high = (float(end) for end in torch.aminmax(normalizer))
+    if low >= -FAR and high <= FAR:
+        return False
+    # Rows that see nothing have −inf, and want no digits.
     return bool(((normalizer.abs() > FAR) & (normalizer > -torch.inf)).any())
 
 

@@ -127,8 +127,9 @@ class Problem:
             )
 
     def _versions(self) -> tuple[int, ...]:
-        tables = [part.table for part in parts_of(self.mask) if isinstance(part, Visible)]
-        given = (*self.tensors(), *tables)
+        given = self.tensors()
+        if self.mask is not None:
+            given += tuple(p.table for p in parts_of(self.mask) if isinstance(p, Visible))
         return tuple(-1 if tensor.is_inference() else tensor._version for tensor in given)
 
     def visible(
@@ -232,9 +233,9 @@ def make_problem(
             raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
     if not torch.is_grad_enabled():
         # What is made without gradients stays so, as a tensor of weights would.
-        query, key = query.detach(), key.detach()
-        bias = None if bias is None else bias.detach()
-        sinks = None if sinks is None else sinks.detach()
+        query, key = _without_gradient(query), _without_gradient(key)
+        bias = None if bias is None else _without_gradient(bias)
+        sinks = None if sinks is None else _without_gradient(sinks)
     query, key = _four_dimensional(query), _four_dimensional(key)
     value = None if value is None else _four_dimensional(value)
     batch, heads, queries, _ = query.shape
@@ -262,6 +263,10 @@ def make_problem(
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the number type in which scores and weights of `dtype` inputs are computed."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _without_gradient(tensor: Tensor) -> Tensor:
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _folded(tensor: Tensor) -> Tensor:

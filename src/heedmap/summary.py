@@ -27,17 +27,13 @@ class Summary:
     Attributes:
         received: How much each key is looked at in all.
         entropy: The entropy of each row in nats.
-        maximum: The largest weight of each row.
-        strongest: The key of that weight, the first of equals.
         top_weights: The largest weights of each row in order, if asked for.
-        top_keys: Their keys.
+        top_keys: Their keys, equal weights in the order of their keys.
         pooled: The map as a picture of block means, if asked for.
     """
 
     received: Float[Tensor, "*lead key"]
     entropy: Float[Tensor, "*lead query"]
-    maximum: Float[Tensor, "*lead query"]
-    strongest: Int[Tensor, "*lead query"]
     top_weights: Float[Tensor, "*lead query top"] | None = None
     top_keys: Int[Tensor, "*lead query top"] | None = None
     pooled: Float[Tensor, "*lead rows columns"] | None = None
@@ -59,10 +55,10 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Su
     Cost: one pass; memory of the answers and of a few blocks.
     """
     with torch.no_grad(), exactly():
-        answers = _Answers(rule, max(top, 1), pool)
+        answers = _Answers(rule, top, pool)
         for tile, logarithms, block in _tiles(rule):
             answers.add(tile, logarithms, block)
-        return answers.finish(bool(top))
+        return answers.finish()
 
 
 def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
@@ -123,12 +119,10 @@ class _Answers:
 
     def add(self, tile: Tensor, logarithms: Tensor | None, block: Block) -> None:
         """Take in one tile of weights."""
-        if self.strip != (block.matrices, block.rows):
-            self._close_strip()
-            self.strip = block.matrices, block.rows
         matrices, rows, columns = (spread(numbers) for numbers in block)
         self.received[matrices, columns] += tile.sum(-2)
-        self._find_top(tile, block.columns)
+        if self.count:
+            self._find_top(tile, block)
         if self.bins is not None:
             down, row_place = self.bins[0].gather(tile, block.rows, 1, "sum")
             across, column_place = self.bins[1].gather(down, block.columns, 2, "sum")
@@ -138,7 +132,11 @@ class _Answers:
         else:
             self.entropy[matrices, rows] += logarithms.mul_(tile).sum(-1) * -LN_2
 
-    def _find_top(self, tile: Tensor, columns: range) -> None:
+    def _find_top(self, tile: Tensor, block: Block) -> None:
+        columns = block.columns
+        if self.strip != (block.matrices, block.rows):
+            self._close_strip()
+            self.strip = block.matrices, block.rows
         if not self.waiting:
             self._wait_for_zeros(tile, range(min(self.count, columns.start)))
         value, place = top_of_tile(tile, min(self.count, tile.shape[-1]))
@@ -168,7 +166,7 @@ class _Answers:
         self.top_keys[matrices, rows] = keys[..., : self.count]
         self.waiting = []
 
-    def finish(self, keep_top: bool) -> Summary:
+    def finish(self) -> Summary:
         """Return what was found."""
         self._close_strip()
         pooled = None
@@ -178,9 +176,7 @@ class _Answers:
         return Summary(
             received=self.received,
             entropy=self.entropy,
-            maximum=self.top_weights[..., 0],
-            strongest=self.top_keys[..., 0],
-            top_weights=self.top_weights if keep_top else None,
-            top_keys=self.top_keys if keep_top else None,
+            top_weights=self.top_weights if self.count else None,
+            top_keys=self.top_keys if self.count else None,
             pooled=pooled,
         )

@@ -167,7 +167,10 @@ class TestMapContract:
         torch.testing.assert_close(summary.top_weights.double(), twin.topk(3).values, **close)
         read = as_tensor(weights).gather(-1, summary.top_keys)
         torch.testing.assert_close(read, summary.top_weights, atol=1e-6, rtol=1e-5)
-        torch.testing.assert_close(summary.maximum.double(), twin.amax(-1), **close)
+        plain = weights.summarize()
+        assert plain.top_keys is None
+        assert plain.pooled is None
+        torch.testing.assert_close(plain.entropy, summary.entropy, atol=1e-6, rtol=1e-5)
         assert summary.pooled is not None
         torch.testing.assert_close(summary.pooled, weights.pool(2, 3), atol=1e-6, rtol=1e-5)
 
