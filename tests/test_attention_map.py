@@ -288,7 +288,7 @@ class TestWhatOnlyMapsHave:
         assert even.argmax(-1)[0, 0].tolist() == [0, 0, 0]
         causal = AttentionMap.from_factors(*torch.zeros(2, 1, 1, 2000, 4), mask=Causal())
         assert causal.topk(4).indices[0, 0, [0, 1, 5, -1]].tolist() == [[0, 1, 2, 3]] * 4
-        assert causal.summarize(top=4).top_keys[0, 0, [0, -1]].tolist() == [[0, 1, 2, 3]] * 2  # type: ignore
+        assert causal.summarize(top=4).top_keys[0, 0, [0, -1]].tolist() == [[0, 1, 2, 3]] * 2
 
 
 @pytest.mark.bad_input
@@ -298,7 +298,7 @@ class TestBadInput:
             with pytest.raises(ShapeError, match="query, key"):
                 AttentionMap.from_weights(wrong)
         with pytest.raises(ShapeError, match="list"):
-            AttentionMap.from_weights([[1.0]])  # type: ignore
+            AttentionMap.from_weights([[1.0]])
 
     def test_questions_that_make_no_sense(self, weights: AttentionMap) -> None:
         with pytest.raises(ShapeError, match="an index has taken a side"):

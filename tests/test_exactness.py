@@ -182,7 +182,7 @@ class TestWrites:
 
 
 SPELLINGS: dict[str, Callable[[Tensor], Tensor]] = {
-    "axis, keepdims": lambda w: w.amax(axis=-1, keepdims=True),  # type: ignore
+    "axis, keepdims": lambda w: w.amax(axis=-1, keepdims=True),
     "input=": lambda w: torch.sum(input=w, dim=-1),
     "input=, other=": lambda w: torch.matmul(input=w, other=torch.ones(64, 2)),
     "exp(input=)": lambda w: torch.exp(input=w),
@@ -193,7 +193,7 @@ SPELLINGS: dict[str, Callable[[Tensor], Tensor]] = {
     "squeeze(dim=)": lambda w: w.squeeze(dim=0),
     "permute(dims=)": lambda w: w.permute(dims=(1, 0, 2, 3)),
     "flip(dims=)": lambda w: torch.flip(w, dims=(-1,)),
-    "argmax(axis=)": lambda w: w.argmax(axis=-1),  # type: ignore
+    "argmax(axis=)": lambda w: w.argmax(axis=-1),
     "sum([])": lambda w: w.sum([]),
     "numpy index": lambda w: w[..., np.array([0, 1])],
     "numpy marks": lambda w: w[..., np.arange(64) % 2 == 0],
@@ -266,4 +266,4 @@ def test_numbers_of_numpy_are_saved_as_numbers(inputs: Inputs) -> None:
 @pytest.mark.parametrize("alignment", [1.5, torch.tensor(0), np.int64(0), "middle"])
 def test_an_alignment_that_is_no_number(alignment: object) -> None:
     with pytest.raises(ArgumentError, match="alignment"):
-        Causal(alignment)  # type: ignore
+        Causal(alignment)

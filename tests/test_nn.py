@@ -76,7 +76,7 @@ def test_the_lessons_main_runs_unchanged_with_our_module() -> None:
         program = ModuleType("lesson_program")
         source = LESSON_MAIN
         exec(source, program.__dict__)
-        program.SingleHeadSelfAttention = LessonAttention  # type: ignore
+        program.SingleHeadSelfAttention = LessonAttention
     printed = []
     for module in (program.SingleHeadSelfAttention, SelfAttention):
         program.SingleHeadSelfAttention = module

@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _tell(f"heedmap: {_one_line(error)}")
         return WRONG_INPUT if isinstance(error, ArgumentError) else FAILED
+    # A fault of ours, whatever it is, is told in one line too.
     except Exception as error:
         if options.debug:
             raise

@@ -95,7 +95,7 @@ PROBLEMS: dict[str, Callable[[], Given]] = {
 
 def from_problem(problem: Given, backend: str) -> AttentionMap:
     inputs = problem.query, problem.key, problem.value
-    return heedmap.attention(*inputs, **problem.options, backend=backend)[1]  # type: ignore
+    return heedmap.attention(*inputs, **problem.options, backend=backend)[1]
 
 
 def derived() -> dict[str, tuple[AttentionMap, Tensor]]:
@@ -105,7 +105,7 @@ def derived() -> dict[str, tuple[AttentionMap, Tensor]]:
     order = torch.tensor([3, 0, 2])
     return {
         "from factors": (
-            AttentionMap.from_factors(problem.query, problem.key, **problem.options),  # type: ignore
+            AttentionMap.from_factors(problem.query, problem.key, **problem.options),
             dense,
         ),
         "from weights": (AttentionMap.from_weights(dense.float()), dense),

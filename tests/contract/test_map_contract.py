@@ -25,7 +25,7 @@ LAZY: dict[str, Operation] = {
     "sum over queries, kept": lambda a: a.sum(dim=-2, keepdim=True),
     "sum over both": lambda a: a.sum((-2, -1)),
     "mean over the first": lambda a: a.mean(0),
-    "mean with axis": lambda a: a.mean(axis=-1),  # type: ignore
+    "mean with axis": lambda a: a.mean(axis=-1),
     "mean over all": lambda a: a.mean(),
     "mean over first and last": lambda a: a.mean((0, -1), keepdim=True),
     "largest of rows": lambda a: a.amax(-1),

@@ -68,10 +68,10 @@ def compare(
     options: dict[str, Tensor | None] = {"bias": None, "sinks": None}
     if bias is not None:
         options["bias"] = torch.randn(bias, dtype=torch.float64)
-        options["bias"].flatten()[0] = -math.inf  # type: ignore
+        options["bias"].flatten()[0] = -math.inf
     if sinks:
         options["sinks"] = torch.randn(heads[0], **numbers)
-        inputs.append(options["sinks"])  # type: ignore
+        inputs.append(options["sinks"])
     problem, values = make_problem(
         query, key, value, mask=mask, scale=None, soft_cap=soft_cap, **options
     )

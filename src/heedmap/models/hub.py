@@ -193,6 +193,7 @@ def _load_weights(name: str, config: Any, kind: str) -> tuple[Any, tuple[str, ..
         raise MissingExtraError(
             error.name or "a package that this model needs", "models"
         ) from error
+    # As above: safetensors, pickle and transformers each raise their own.
     except Exception as error:
         if "scaled_dot_product_attention" in str(error):
             raise ModelError(
@@ -218,6 +219,7 @@ def _load_part(name: str, kind: str, what: str) -> Any:
 
     try:
         return getattr(transformers, kind).from_pretrained(_place(name), trust_remote_code=False)
+    # As above: each kind of tokenizer file raises its own.
     except Exception as error:
         raise ModelError(
             f"model must come with its {what}; got {name}, whose {what} cannot be loaded "
@@ -231,6 +233,7 @@ def _load_processor(name: str) -> Any:
 
     try:
         return AutoProcessor.from_pretrained(_place(name), trust_remote_code=False)
+    # Whatever is wrong with it, nothing that was asked for depends on it.
     except Exception:
         return None
 

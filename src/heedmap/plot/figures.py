@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 from pathlib import Path
@@ -25,7 +26,7 @@ def require_matplotlib() -> None:
         MissingExtraError: if matplotlib is not installed.
     """
     try:
-        import matplotlib  # noqa: F401
+        importlib.import_module("matplotlib")
     except ImportError as error:
         raise MissingExtraError("matplotlib", "plot") from error
 
