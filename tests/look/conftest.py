@@ -9,22 +9,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from heedmap import AttentionMap, Axis
+from heedmap import AttentionMap
 from heedmap.look.running import Layer, Run
 
+from ..analysis.conftest import tokens
+
 MakeRun = Callable[..., Run]
-
-
-def tokens(words: Sequence[str]) -> Axis:
-    """Return the axis of words with blanks between them; <…> stands for no character."""
-    spans, text = [], ""
-    for word in words:
-        if word.startswith("<"):
-            spans.append((len(text), len(text)))
-            continue
-        spans.append((len(text), len(text) + len(word)))
-        text += word + " "
-    return Axis.of_tokens(text, words, spans)
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from heedmap import AttentionMap, Axis, Causal, Sequence
-from heedmap.look import figures as figures_module
+from heedmap.analysis import figures as figures_module
+from heedmap.analysis.segments import numbers_of
 from heedmap.look.figures import HeadFigures, measure
 from heedmap.look.running import Layer, Run
-from heedmap.look.segments import numbers_of
 
 WORDS = ["<s>", "a", "rose", "is", "A", "rose", ",", "A", "</s>", ","]
 
@@ -87,12 +87,12 @@ def test_figures_of_a_sound() -> None:
     voices = [0] * 8 + [1] * 8 + [0] * 8
     weights = random_weights(1, 2, 24)[0]
     run = timed_run(weights, voices)
-    segments = numbers_of(run)
+    assert run.plain is not None
+    segments = numbers_of(run.axis, run.plain)
     assert segments.tolist() == [0] * 8 + [1] * 8 + [2] * 8
     places = torch.arange(24)
     far = (places - places[:, None]).abs() > 2
     own = segments == segments[:, None]
-    assert run.plain is not None
     products = (run.plain.values @ run.plain.values.T).masked_fill(~far, torch.nan)
     low, high = (products.nanquantile(q, dim=1, keepdim=True) for q in (1 / 3, 2 / 3))
     for f in measure(run):

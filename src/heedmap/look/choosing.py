@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import torch
 
+from heedmap.analysis.figures import HeadFigures
+from heedmap.analysis.kind_rules import FIRST, REPEATED, SOME_FAR, SPECIAL, label_of
+from heedmap.analysis.repeats import Repeats
+from heedmap.analysis.rows import rows_of
 from heedmap.errors import ArgumentError
-from heedmap.look.figures import HeadFigures
-from heedmap.look.labels import FIRST, REPEATED, SOME_FAR, SPECIAL, label_of
-from heedmap.look.repeats import Repeats
-from heedmap.look.running import NO_MODEL, Run, rows_of
+from heedmap.look.running import NO_MODEL, Run
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def choose(
     if len(left) == 1:
         given = layer is not None or head is not None
         return _choice(left[0], "as asked for" if given else "the only one there is")
-    names = {id(figures): label_of(figures, run.kind) for figures in left}
+    names = {id(figures): label_of(figures, run.axis.kind) for figures in left}
     repeated = [figures for figures in left if names[id(figures)] == REPEATED]
     if repeated:
         return _most_repeated(run, repeated, query)

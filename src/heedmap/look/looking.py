@@ -6,15 +6,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from heedmap.analysis.figures import HeadFigures
+from heedmap.analysis.kind_rules import REPEATED, RULES, SIMILAR, label_of
+from heedmap.analysis.segments import numbers_of
 from heedmap.axes import Axis
 from heedmap.errors import ArgumentError, ModelError
 from heedmap.look.choosing import Choice, check_asked, choose
-from heedmap.look.figures import HeadFigures, measure
+from heedmap.look.figures import measure
 from heedmap.look.folder import check_free, filled_at_once, write_summary
-from heedmap.look.labels import REPEATED, RULES, SIMILAR, label_of
 from heedmap.look.pictures import draw, notes_on_pictures
 from heedmap.look.running import Layer, Progress, Run, open_source, run
-from heedmap.look.segments import numbers_of
 from heedmap.look.table import Row, moment_rows, query_row, token_rows
 from heedmap.media import Film, Sound, Text
 from heedmap.plot.figures import require_matplotlib
@@ -199,17 +200,17 @@ def _check_numbers(made: Run, heads: Sequence[HeadFigures]) -> None:
 
 def _labels(made: Run, heads: Sequence[HeadFigures]) -> tuple[tuple[str, ...], ...]:
     return tuple(
-        tuple(label_of(f, made.kind) for f in heads if f.layer == layer)
+        tuple(label_of(f, made.axis.kind) for f in heads if f.layer == layer)
         for layer in range(len(made.layers))
     )
 
 
 def _rows(made: Run, choice: Choice, query: Sequence[int]) -> tuple[Row, ...]:
     weights = made.layers[choice.layer].weights[choice.head]
-    if made.kind == "text":
+    if made.plain is None:
         row = query_row(weights, made.axis, query) if query else None
         return (row,) if row else token_rows(weights, made.axis)
-    segments = numbers_of(made)
+    segments = numbers_of(made.axis, made.plain)
     shots = (segments + 1).tolist() if made.kind == "video" else None
     if query:
         return (query_row(weights, made.axis, query, shots),)
@@ -219,7 +220,7 @@ def _rows(made: Run, choice: Choice, query: Sequence[int]) -> tuple[Row, ...]:
 def _segments(made: Run) -> tuple[tuple[float, float], ...]:
     if made.plain is None:
         return ()
-    numbers = numbers_of(made).tolist()
+    numbers = numbers_of(made.axis, made.plain).tolist()
     begins = [i for i in range(len(numbers)) if i == 0 or numbers[i] != numbers[i - 1]]
     ends = [*(i - 1 for i in begins[1:]), len(numbers) - 1]
     spans = made.axis.spans

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from heedmap.analysis.kind_rules import MIXED
+from heedmap.analysis.rows import rows_of
 from heedmap.axes import Axis
 from heedmap.look.choosing import Choice
-from heedmap.look.labels import MIXED
-from heedmap.look.running import Run, rows_of
+from heedmap.look.running import Run
 from heedmap.plot import find_fonts, plot_arcs, plot_atlas, plot_heatmap, plot_timeline, save_figure
 from heedmap.plot.arcs import MOST_TOKENS
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from heedmap.look.labels import UNITS
+from heedmap.analysis.kind_rules import UNITS
 from heedmap.look.looking import Look
 from heedmap.look.table import Row
 from heedmap.plot.labels import readable
@@ -35,7 +35,8 @@ def _what(seen: Look) -> str:
     if seen.kind == "text" and name == "the text":
         words = " ".join(seen.axis.text.split())
         name = f"“{words}”" if len(words) <= MOST_LETTERS else f"“{words[:MOST_LETTERS]}…”"
-    return f"{_visible(name)}: {seen.kind}, {count} {UNITS[seen.kind]}{'s' * (count != 1)}; {model}"
+    unit = UNITS[seen.axis.kind] + "s" * (count != 1)
+    return f"{_visible(name)}: {seen.kind}, {count} {unit}; {model}"
 
 
 def _heads(seen: Look) -> str:

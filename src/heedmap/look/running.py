@@ -34,13 +34,6 @@ class Layer:
     weights: Float[Tensor, "heads query key"]
 
 
-def rows_of(weights: Float[Tensor, "*lead key"]) -> Float[Tensor, "*lead key"]:
-    """Return some rows of a map as numbers in float32, whatever the budget for whole maps is."""
-    if not isinstance(weights, AttentionMap):
-        return weights.float()
-    return weights.to_dense(max_bytes=weights.numel() * weights.element_size()).float()
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
     """What a model looked at in one input.

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heedmap.analysis.repeats import Repeats
+from heedmap.analysis.rows import rows_of
 from heedmap.axes import Axis
-from heedmap.look.repeats import Repeats
-from heedmap.look.running import rows_of
 
 MOST_KEYS = 8
 KEYS_OF_A_MOMENT = 3

@@ -1,6 +1,9 @@
 """A plain name for what a head does, by rules on its figures."""
 
-from heedmap.look.figures import HeadFigures
+from dataclasses import dataclass, field
+
+from heedmap.analysis.figures import HeadFigures
+from heedmap.axes import Kind
 
 MOST = 0.5
 """A share of more than half is more than everything else together."""
@@ -22,11 +25,16 @@ FIRST = "first position (sink)"
 SPECIAL = "special tokens (sink)"
 REPEATED = "repeated word"
 SAME_SEGMENT = "same segment"
-SIMILAR = {"audio": "similar sound", "video": "similar picture"}
+SIMILAR: dict[Kind, str] = {"audio": "similar sound", "video": "similar picture"}
 NEAR = "nearby (within 1 s)"
 BROAD = "broad"
 MIXED = "mixed"
-UNITS = {"text": "token", "audio": "moment", "video": "frame"}
+UNITS: dict[Kind, str] = {
+    "position": "position",
+    "token": "token",
+    "audio": "moment",
+    "video": "frame",
+}
 
 RULES = (
     f"The first that holds: “self”, “previous …”, “next …” if it gets more than {MOST:g} of the "
@@ -42,26 +50,59 @@ RULES = (
 )
 
 
-def label_of(figures: HeadFigures, kind: str) -> str:
-    """Return the name of what a head does; `RULES` says how it is found.
+@dataclass(frozen=True)
+class HeadKind:
+    """What a head does, in words, and the number that this rests on.
+
+    Attributes:
+        name: The name by `RULES`, such as “previous token” or “first position (sink)”.
+        figure: Which of the figures made the rule hold; None for “mixed”, where none did.
+        value: That figure.
+        figures: All figures of the head.
+    """
+
+    name: str
+    figure: str | None
+    value: float | None
+    figures: HeadFigures = field(repr=False)
+
+    def __str__(self) -> str:
+        """Return the name and the number: ``previous token (on_previous 0.93)``."""
+        return self.name if self.value is None else f"{self.name} ({self.figure} {self.value:.2f})"
+
+
+def kind_of(figures: HeadFigures, kind: Kind) -> HeadKind:
+    """Return what a head does; `RULES` says how it is found.
 
     Args:
         figures: What was measured of the head.
-        kind: ``"text"``, ``"audio"`` or ``"video"``.
+        kind: What the positions are, as their axis says.
     """
     checks = (
-        ("self", figures.on_self > MOST),
-        (f"previous {UNITS[kind]}", figures.on_previous > MOST),
-        (f"next {UNITS[kind]}", figures.on_next > MOST),
-        (REPEATED, _at_least(figures.repeats_beyond_distance, CLEAR_EXCESS)),
-        (FIRST, figures.on_first > MOST),
-        (SPECIAL, _at_least(figures.on_special, MOST)),
-        (SAME_SEGMENT, _follows_segments(figures)),
-        (SIMILAR.get(kind, ""), is_far_and_alike(figures)),
-        (BROAD, figures.evenness > NEARLY_EVEN),
-        (NEAR, figures.far is not None and figures.far < 1 - MOST),
+        ("self", "on_self", figures.on_self > MOST),
+        (f"previous {UNITS[kind]}", "on_previous", figures.on_previous > MOST),
+        (f"next {UNITS[kind]}", "on_next", figures.on_next > MOST),
+        (
+            REPEATED,
+            "repeats_beyond_distance",
+            _at_least(figures.repeats_beyond_distance, CLEAR_EXCESS),
+        ),
+        (FIRST, "on_first", figures.on_first > MOST),
+        (SPECIAL, "on_special", _at_least(figures.on_special, MOST)),
+        (SAME_SEGMENT, "on_own_segment", _follows_segments(figures)),
+        (SIMILAR.get(kind, ""), "prefers_alike", is_far_and_alike(figures)),
+        (BROAD, "evenness", figures.evenness > NEARLY_EVEN),
+        (NEAR, "far", figures.far is not None and figures.far < 1 - MOST),
     )
-    return next((name for name, holds in checks if holds), MIXED)
+    for name, figure, holds in checks:
+        if holds:
+            return HeadKind(name, figure, getattr(figures, figure), figures)
+    return HeadKind(MIXED, None, None, figures)
+
+
+def label_of(figures: HeadFigures, kind: Kind) -> str:
+    """Return the name alone."""
+    return kind_of(figures, kind).name
 
 
 def is_far_and_alike(figures: HeadFigures) -> bool:

@@ -1,60 +1,14 @@
-"""Names of heads, and the head that is shown large."""
+"""The head that is shown large."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 
 from heedmap.errors import ArgumentError
 from heedmap.look.choosing import check_asked, choose
-from heedmap.look.figures import HeadFigures, measure
-from heedmap.look.labels import RULES, label_of
+from heedmap.look.figures import measure
 from heedmap.look.running import Run
-
-DULL = HeadFigures(
-    layer=0,
-    head=0,
-    entropy_nats=1.0,
-    evenness=0.5,
-    mean_distance=3.0,
-    on_self=0.1,
-    on_previous=0.1,
-    on_next=0.1,
-    on_first=0.1,
-)
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "expected"),
-    [
-        ("text", {}, "mixed"),
-        ("text", {"on_self": 0.6}, "self"),
-        ("text", {"on_previous": 0.6}, "previous token"),
-        ("audio", {"on_next": 0.6}, "next moment"),
-        ("text", {"on_first": 0.6}, "first position (sink)"),
-        ("text", {"on_special": 0.7}, "special tokens (sink)"),
-        ("text", {"repeats_beyond_distance": 0.2, "on_first": 0.6}, "repeated word"),
-        ("text", {"repeats_beyond_distance": 0.2, "on_previous": 0.6}, "previous token"),
-        ("text", {"repeats_beyond_distance": 0.1}, "mixed"),
-        ("video", {"on_own_segment": 0.8, "own_segment_beyond_distance": 0.4}, "same segment"),
-        (
-            "audio",
-            {"on_own_segment": 0.9, "own_segment_beyond_distance": 0.0, "far": 0.1},
-            "nearby (within 1 s)",
-        ),
-        ("audio", {"far": 0.5, "prefers_alike": 0.7}, "similar sound"),
-        ("video", {"far": 0.5, "prefers_alike": 0.7}, "similar picture"),
-        ("audio", {"far": 0.8, "prefers_alike": 0.5, "evenness": 0.95}, "broad"),
-    ],
-)
-def test_labels(kind: str, changes: dict[str, float], expected: str) -> None:
-    assert label_of(replace(DULL, **changes), kind) == expected
-
-
-def test_the_rules_say_every_label() -> None:
-    for label in ("repeated word", "first position (sink)", "special tokens (sink)", "broad"):
-        assert f"“{label}”" in RULES
 
 
 def rows(size: int, **targets: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
-from heedmap.look.running import Run
+from heedmap.axes import Axis, Sequence
 
 MOST_MOMENTS = 400
 """Maps are compared as pictures of at most so many moments on a side."""
@@ -32,20 +32,26 @@ class Alikeness:
     least: Bool[Tensor, "moments moments"]
 
     @classmethod
-    def of(cls, run: Run) -> "Alikeness | None":
-        """Return the pairs of a sound or film, or None for a text, and where nothing differs."""
-        if run.plain is None:
-            return None
-        spans = run.axis.spans
+    def of(
+        cls, axis: Axis, features: Sequence, sounding: Bool[Tensor, " positions"] | None
+    ) -> "Alikeness | None":
+        """Return the pairs of a sound or film, or None where nothing differs.
+
+        Args:
+            axis: When the positions of the maps are.
+            features: Plain features of the same sound or film, at times of their own.
+            sounding: Which positions of `features` are not silent; None for all.
+        """
+        spans = axis.spans
         length = spans[-1][1] - spans[0][0]
         count = max(min(MOST_MOMENTS, len(spans), int(length / LEAST_SECONDS)), 1)
         middles = spans[0][0] + (torch.arange(count) + 0.5) * length / count
-        begins = torch.tensor([start for start, _ in run.plain.axis.spans])
+        begins = torch.tensor([start for start, _ in features.axis.spans])
         held = (torch.searchsorted(begins, middles, right=True) - 1).clamp_min(0)
-        values = run.plain.values[held]
+        values = features.values[held]
         pairs = (middles[:, None] - middles).abs() > FAR_SECONDS
-        if run.sounding is not None:
-            sounding = run.sounding[held]
+        if sounding is not None:
+            sounding = sounding[held]
             pairs &= sounding[:, None] & sounding
         alike = (values @ values.T).masked_fill(~pairs, torch.nan)
         most = alike >= alike.nanquantile(2 / 3, dim=1, keepdim=True)
@@ -64,7 +70,7 @@ class Alikeness:
         Cost: one pass over the map; memory of a small picture of each head.
         """
         count = len(self.most)
-        pictures = AttentionMap.from_weights(weights).pool(count, count).float()
+        pictures = AttentionMap.from_weights(weights).pool(count, count).float().cpu()
         most, least = pictures[:, self.most], pictures[:, self.least].sort(1).values
         below = torch.searchsorted(least, most) + torch.searchsorted(least, most, right=True)
         return below.double().mean(1) / (2 * max(least.shape[1], 1))

@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedmap.axes import Sequence
-from heedmap.look.running import Run
+from heedmap.axes import Axis, Sequence
 
 CONTEXT_SECONDS = {"video": 0.2, "audio": 1.0}
 """How much before and after a moment is compared: for film a few frames, for sound the length of
@@ -17,16 +16,16 @@ cut, another voice, or silence. The cuts of a test film have 0.8 to 1.5 and moti
 at most 0.35; the turns of a test recording have 0.66 to 0.92 and changes within them 0.55."""
 
 
-def borders(plain: Sequence, kind: str) -> list[int]:
+def borders(features: Sequence) -> list[int]:
     """Return the positions at which a new segment begins, the first, 0, included.
 
     A segment begins where the mean of the features after it differs most, among its neighbours,
     from the mean of those before it, and by at least `LEAST_CHANGE`.
     """
-    start, end = plain.axis.spans[0][0], plain.axis.spans[-1][1]
-    positions = len(plain.axis)
-    context = max(round(CONTEXT_SECONDS[kind] * positions / (end - start)), 1)
-    change = _change(plain.values, context)
+    start, end = features.axis.spans[0][0], features.axis.spans[-1][1]
+    positions = len(features.axis)
+    context = max(round(CONTEXT_SECONDS[features.axis.kind] * positions / (end - start)), 1)
+    change = _change(features.values, context)
     largest_around = torch.nn.functional.max_pool1d(change[None], 2 * context + 1, 1, context)[0]
     found = [0]
     peaks = (change == largest_around) & (change >= LEAST_CHANGE)
@@ -37,13 +36,10 @@ def borders(plain: Sequence, kind: str) -> list[int]:
     return found
 
 
-def numbers_of(run: Run) -> Int[Tensor, " positions"]:
-    """Return the number of the segment that each position of a run lies in."""
-    assert run.plain is not None
-    begins = torch.tensor(
-        [run.plain.axis.spans[place][0] for place in borders(run.plain, run.kind)]
-    )
-    middles = torch.tensor([(start + end) / 2 for start, end in run.axis.spans])
+def numbers_of(axis: Axis, features: Sequence) -> Int[Tensor, " positions"]:
+    """Return the number of the segment of `features` that each position of `axis` lies in."""
+    begins = torch.tensor([features.axis.spans[place][0] for place in borders(features)])
+    middles = torch.tensor([(start + end) / 2 for start, end in axis.spans])
     return torch.searchsorted(begins, middles, right=True) - 1
 
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from heedmap import Axis
-from heedmap.look.repeats import Repeats
+from heedmap.analysis.repeats import Repeats
 
+from ..conftest import ForbidDense
 from .conftest import tokens
 
 
@@ -37,3 +38,9 @@ def test_a_strip_is_a_part_of_the_whole() -> None:
     assert torch.equal(whole, whole.T)
     assert not whole.diagonal().any()
     assert repeats.has_repeat.tolist() == [True, True, True, False, True, True]
+
+
+def test_words_that_all_differ_make_no_table_of_all_pairs(forbid_dense: ForbidDense) -> None:
+    axis = tokens([f"w{i}" for i in range(1100)])
+    with forbid_dense(1100 * 1100):
+        assert not Repeats(axis).has_repeat.any()

@@ -26,15 +26,18 @@ class Repeats:
             for label, span in zip(axis.labels, axis.spans, strict=True)
         ]
         self._ids: Int[Tensor, " positions"] = torch.tensor(ids)
-        # The last row and column stand for the number −1, which is like nothing.
-        self._alike: Bool[Tensor, "words words"] = _alike(list(numbers))
+        self._parts = _parts(list(numbers))
         self.has_repeat: Bool[Tensor, " positions"] = torch.cat(
             [self.tile(range(i, i + 1)).any(1) for i in range(len(ids))]
         )
 
     def tile(self, rows: range) -> Bool[Tensor, "rows positions"]:
         """Return for these positions which others repeat them; none repeats itself."""
-        alike = self._alike[self._ids[rows.start : rows.stop]][:, self._ids]
+        ids = self._ids[rows.start : rows.stop]
+        alike = (ids[:, None] == self._ids) & (ids >= 0)[:, None]
+        for row, number in enumerate(ids.tolist()):
+            if number in self._parts:
+                alike[row] |= torch.isin(self._ids, self._parts[number])
         places = torch.arange(len(rows))
         alike[places, places + rows.start] = False
         return alike
@@ -44,16 +47,16 @@ def _is_word(label: str, span: tuple[float, float]) -> bool:
     return span[1] > span[0] and any(map(str.isalnum, label))
 
 
-def _alike(words: list[str]) -> Bool[Tensor, "words words"]:
-    alike = torch.zeros(len(words) + 1, len(words) + 1, dtype=torch.bool)
-    alike.fill_diagonal_(True)
-    alike[-1, -1] = False
+def _parts(words: list[str]) -> dict[int, Int[Tensor, " others"]]:
+    """Return which words hold which, in both directions, where the shorter one is Chinese."""
+    related: dict[int, list[int]] = {}
     chinese = [(number, word) for number, word in enumerate(words) if _is_chinese(word)]
     for number, word in chinese:
         for other, longer in enumerate(words):
             if len(longer) > len(word) and word in longer:
-                alike[number, other] = alike[other, number] = True
-    return alike
+                related.setdefault(number, []).append(other)
+                related.setdefault(other, []).append(number)
+    return {number: torch.tensor(others) for number, others in related.items()}
 
 
 def _is_chinese(word: str) -> bool:
