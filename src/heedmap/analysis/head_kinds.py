@@ -64,7 +64,7 @@ def head_kinds(
         number its name rests, and keeps all the others in ``figures``.
 
     Raises:
-        ArgumentError: for no maps, features without times, or weights that are not finite.
+        ArgumentError: for no maps, features of something else than the axis, or weights that are not finite.
         ShapeError: for maps that are not square or of several samples, or an axis that does not
             fit them.
         DTypeError: for maps that hold no floating-point numbers.
@@ -115,10 +115,10 @@ def _checked(
     if axis is not None and axis.kind != "position" and not axis.spans:
         raise ArgumentError("axis must have spans for tokens, sound and film; got none.")
     if features is not None and (
-        axis is None or axis.unit != "second" or features.axis.unit != "second"
+        axis is None or axis.unit != "second" or axis.kind != features.axis.kind
     ):
         raise ArgumentError(
-            "features must come with an axis of sound or film, both with times; got "
+            "features must be of the sound or film that axis has the times of; got "
             f"{features.axis.kind} for {'no axis' if axis is None else axis.kind}."
         )
     if sounding is not None and (features is None or len(sounding) != len(features.axis)):

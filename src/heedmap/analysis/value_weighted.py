@@ -7,6 +7,7 @@ from torch import Tensor
 from heedmap.analysis.layers import at_least_single, map_of_heads
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import ShapeError
+from heedmap.precision import exactly
 
 
 def value_weighted(
@@ -81,8 +82,8 @@ def value_norms(
         else for each head of values.
 
     Raises:
-        ShapeError: for a projection of another width than the values, or whose heads are no
-            multiple of theirs.
+        ShapeError: for values of another shape, and for a projection of another width than theirs
+            or whose heads are no multiple of theirs.
 
     Cost: O(value); with a projection O(heads · key · value_dim · model_dim) time, and the memory of
     one head at a time. Differentiable.
@@ -97,19 +98,25 @@ def value_norms(
 
     Source: Kobayashi et al., Attention is Not Only a Weight (2020): f(x) = (x·W^V + b^V)·W^O.
     """
+    if value.ndim not in (3, 4):
+        raise ShapeError(
+            "value must be [batch, kv_heads, key, value_dim] or [kv_heads, key, value_dim]; "
+            f"got {list(value.shape)}."
+        )
     value = value.to(at_least_single(value.dtype))
     if output_projection is None:
         return torch.linalg.vector_norm(value, dim=-1)
     kv_heads, value_dim = value.shape[-3], value.shape[-1]
-    heads, width = output_projection.shape[:2]
-    if width != value_dim or not kv_heads or heads % kv_heads:
+    heads, width = output_projection.shape[:2] if output_projection.ndim == 3 else (0, 0)
+    if width != value_dim or not kv_heads or not heads or heads % kv_heads:
         raise ShapeError(
             f"output_projection must be [heads, {value_dim}, model_dim] with a multiple of "
             f"{kv_heads} heads; got {list(output_projection.shape)}."
         )
     group = heads // kv_heads
-    lengths = [
-        torch.linalg.vector_norm(value[..., head // group, :, :] @ projection, dim=-1)
-        for head, projection in enumerate(output_projection.to(value.dtype))
-    ]
+    with exactly():
+        lengths = [
+            torch.linalg.vector_norm(value[..., head // group, :, :] @ projection, dim=-1)
+            for head, projection in enumerate(output_projection.to(value.dtype))
+        ]
     return torch.stack(lengths, dim=-2)
