@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heedmap import Causal, Documents, Mask, Padding, Visible, Window
-from heedmap.masks import Extent
+from heedmap.masks import Extent, Spans
 from heedmap.places import Places
 
 BATCH, HEADS = 2, 2
@@ -26,6 +26,13 @@ def numbers(*shape: int) -> st.SearchStrategy[Tensor]:
     )
 
 
+def ends(queries: int, keys: int) -> st.SearchStrategy[Tensor]:
+    size = BATCH * HEADS * queries
+    return st.lists(st.integers(-1, keys), min_size=size, max_size=size).map(
+        lambda numbers: torch.tensor(numbers).reshape(BATCH, HEADS, queries)
+    )
+
+
 def simple(queries: int, keys: int) -> st.SearchStrategy[Mask]:
     alignment = st.sampled_from(["start", "end", -2, 0, 3])
     bound = st.none() | st.integers(0, 4)
@@ -36,6 +43,7 @@ def simple(queries: int, keys: int) -> st.SearchStrategy[Mask]:
         ),
         bits(BATCH, keys).map(Padding),
         st.builds(Documents, numbers(BATCH, queries), numbers(BATCH, keys)),
+        st.builds(Spans, ends(queries, keys), ends(queries, keys), st.none() | bits(BATCH, keys)),
         bits(queries, keys).map(Visible),
         bits(BATCH, HEADS, 1, keys).map(Visible),
     )

@@ -16,6 +16,7 @@ import torch
 from heedmap.masks.base import Both, Either, Extent, Mask, parts_of
 from heedmap.masks.distances import Causal, Window
 from heedmap.masks.positions import Documents, Padding, Visible
+from heedmap.masks.spans import Spans
 from heedmap.places import Places
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Extent",
     "Mask",
     "Padding",
+    "Spans",
     "Visible",
     "Window",
     "parts_of",
