@@ -105,8 +105,13 @@ def test_nothing_of_all_pairs_is_made(forbid_dense: ForbidDense) -> None:
     [
         (torch.ones(2, 2), torch.ones(1, 2), ShapeError, "weights must be"),
         (torch.ones(2, 2, 2).int(), torch.ones(2, 2), DTypeError, "floating-point"),
-        (torch.ones(4, 2, 2), torch.ones(4, 3), ShapeError, r"\['kv_heads', 2\]; got \[4, 3\]"),
-        (torch.ones(1, 4, 2, 2), torch.ones(4, 2), ShapeError, r"\[1, 'kv_heads', 2\]"),
+        (
+            torch.ones(4, 2, 2),
+            torch.ones(4, 3),
+            ShapeError,
+            r"norms must be \[kv_heads, 2\] .* got \[4, 3\]",
+        ),
+        (torch.ones(1, 4, 2, 2), torch.ones(4, 2), ShapeError, r"\[1, kv_heads, 2\]"),
         (torch.ones(4, 2, 2), torch.ones(3, 2), ShapeError, "divides 4; got 3"),
     ],
 )

@@ -31,7 +31,8 @@ def value_weighted(
         ShapeError: for norms that do not fit the weights.
         DTypeError: for weights that are no floating-point numbers.
 
-    Cost: nothing now; then that of reading `weights`. Differentiable in both.
+    Cost: nothing now; then that of reading `weights`, without passing over what a mask leaves empty.
+    Differentiable in both.
 
     Example:
         >>> weights = torch.tensor([[[0.75, 0.25]]])
@@ -43,14 +44,10 @@ def value_weighted(
     """
     held = map_of_heads("weights", weights)
     heads, keys = held.shape[-3], held.shape[-1]
-    if norms.ndim != held.ndim - 1 or (*norms.shape[:-2], norms.shape[-1]) != (
-        *held.shape[:-3],
-        keys,
-    ):
-        raise ShapeError(
-            f"norms must be one for each key, {[*held.shape[:-3], 'kv_heads', keys]}; "
-            f"got {list(norms.shape)}."
-        )
+    batch = tuple(held.shape[:-3])
+    if norms.ndim != held.ndim - 1 or (*norms.shape[:-2], norms.shape[-1]) != (*batch, keys):
+        wanted = ", ".join(map(str, (*batch, "kv_heads", keys)))
+        raise ShapeError(f"norms must be [{wanted}] for these weights; got {list(norms.shape)}.")
     if not norms.shape[-2] or heads % norms.shape[-2]:
         raise ShapeError(
             f"norms must have a number of heads that divides {heads}; got {norms.shape[-2]}."
