@@ -76,14 +76,14 @@ def test_a_query_that_sees_nothing_passes_nothing_on() -> None:
 
 
 def test_what_sinks_take_flows_from_nowhere() -> None:
-    query, key = factors(2, 5, 4)
+    query, key = factors(1, 2, 5, 4)
     sinks = torch.tensor([0.5, 2.0])
     scores = query.double() @ key.double().mT / 2
     plain = scores.exp() / (
         scores.exp().sum(-1, keepdim=True) + sinks.double().exp()[:, None, None]
     )
     found = rollout([AttentionMap.from_factors(query, key, sinks=sinks)] * 2, [2])
-    expected = dense_rollout([plain] * 2)[[2]]
+    expected = dense_rollout([plain] * 2)[:, [2]]
     torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-5)
     assert found.sum().item() < 0.9
 

@@ -31,7 +31,7 @@ def value_weighted(
         ShapeError: for norms that do not fit the weights.
         DTypeError: for weights that are no floating-point numbers.
 
-    Cost: nothing now; then that of reading `weights`, without passing over what a mask leaves empty.
+    Cost: nothing now; then that of reading `weights`, blocks that a mask leaves empty included.
     Differentiable in both.
 
     Example:
