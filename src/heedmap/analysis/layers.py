@@ -17,7 +17,7 @@ def layers_of(maps: Sequence[Tensor], *, square: bool) -> list[AttentionMap]:
     Raises:
         ArgumentError: for no map at all.
         ShapeError: for other shapes, no heads, different batches or keys, or, where `square`, for
-            as many queries as keys not being there.
+            another number of queries than of keys.
         DTypeError: for cells that are no floating-point numbers.
     """
     if isinstance(maps, Tensor) or not maps:
