@@ -5,13 +5,16 @@ from heedmap.analysis.kind_rules import RULES, HeadKind
 from heedmap.analysis.received import received
 from heedmap.analysis.rollout import rollout
 from heedmap.analysis.value_weighted import value_norms, value_weighted
+from heedmap.analysis.word_times import Word, word_times
 
 __all__ = [
     "RULES",
     "HeadKind",
+    "Word",
     "head_kinds",
     "received",
     "rollout",
     "value_norms",
     "value_weighted",
+    "word_times",
 ]
