@@ -23,6 +23,7 @@ EXAMPLES = """\
 examples:
   heedmap look "to be or not to be" --query be#2
   heedmap look interview.wav --query 12.5s
+  heedmap look interview.wav --words
   heedmap look holiday.mp4 -o pictures
   some-command | heedmap look -
 """
@@ -114,6 +115,12 @@ def _add_look(commands: Any) -> None:
         "(12.5s, 1:02.5), a film frame (f250)",
     )
     parser.add_argument(
+        "--words",
+        action="store_true",
+        help="print the words of a sound with their times, and nothing else: no pictures, and "
+        "summary.json only with -o",
+    )
+    parser.add_argument(
         "--start",
         type=float,
         default=0.0,
@@ -149,6 +156,8 @@ def _look(options: argparse.Namespace) -> int:
         media = Text.of(options.input)
     else:
         media = open_source(options.input)
+    if options.words:
+        return _words(options, media)
     words = isinstance(media, Text) and media.name in ("the text", "standard input")
     name = media.text if isinstance(media, Text) and words else Path(media.name).stem
     seen = look(
@@ -163,6 +172,26 @@ def _look(options: argparse.Namespace) -> int:
         progress=_tell,
     )
     _print(as_json(seen.summary()) if options.json else report(seen))
+    return DONE
+
+
+def _words(options: argparse.Namespace, media: Any) -> int:
+    """Print the words of a sound, a `heedmap.media.Sound`, or say why there can be none."""
+    from heedmap.look.folder import as_json
+    from heedmap.look.transcript import report, transcribe
+
+    for name in ("layer", "head", "query"):
+        if getattr(options, name) is not None:
+            raise ArgumentError(f"--{name} must not be given with --words; got both. Choose one.")
+    made = transcribe(
+        media,
+        model=options.model,
+        output=options.output,
+        force=options.force,
+        start_seconds=options.start,
+        progress=_tell,
+    )
+    _print(as_json(made.summary()) if options.json else report(made))
     return DONE
 
 

@@ -104,7 +104,7 @@ def _run_text(text: Text, name: str | None, progress: Progress) -> Run:
     encoded = model.encode(text.text)
     layers = _captured(model, encoded)
     notes = (*text.notes, *model.notes, *encoded.notes)
-    origin = _origin(PACKAGED["e5-small"]) if name is None else None
+    origin = origin_of(PACKAGED["e5-small"]) if name is None else None
     return Run("text", text.name, encoded.axis, layers, model.name, origin, notes)
 
 
@@ -122,7 +122,7 @@ def _run_sound(sound: Sound, name: str | None, start_seconds: float, progress: P
     part = _from(sound, start_seconds, end_seconds)
     plain = _shifted(part.sequence(), start_seconds)
     notes = (*sound.notes, *model.notes, *encoded.notes)
-    origin = _origin(PACKAGED["whisper-tiny-en"]) if name is None else None
+    origin = origin_of(PACKAGED["whisper-tiny-en"]) if name is None else None
     return Run(
         "audio",
         sound.name,
@@ -200,7 +200,8 @@ def _sounding(sound: Sound, count: int) -> Bool[Tensor, " positions"]:
     return decibels >= decibels.quantile(0.95) - LOUD_DECIBELS
 
 
-def _origin(pin: PackagedFile) -> dict[str, str]:
+def origin_of(pin: PackagedFile) -> dict[str, str]:
+    """Return what is known of the weights of a package."""
     return {
         "package": f"{pin.package} {pin.version}",
         "licence": pin.licence,
