@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from heedmap.budget import dense_budget
     from heedmap.errors import HeedmapError
     from heedmap.masks import Causal, Documents, Mask, Padding, Visible, Window
+    from heedmap.seen import Seen
     from heedmap.summary import Summary
+    from heedmap.watch import watch
 
 __all__ = [
     "AttentionMap",
@@ -28,12 +30,14 @@ __all__ = [
     "HeedmapError",
     "Mask",
     "Padding",
+    "Seen",
     "Sequence",
     "Summary",
     "Visible",
     "Window",
     "attention",
     "dense_budget",
+    "watch",
 ]
 
 # Loaded when they are first asked for, so that `heedmap --help` need not wait for torch.
@@ -45,24 +49,26 @@ _MODULES = {
     "HeedmapError": "errors",
     "Mask": "masks",
     "Padding": "masks",
+    "Seen": "seen",
     "Sequence": "axes",
     "Summary": "summary",
     "Visible": "masks",
     "Window": "masks",
     "attention": "attention",
     "dense_budget": "budget",
+    "watch": "watch",
 }
 
 
 class _Package(ModuleType):
-    """This package, in which `heedmap.attention` is the function and never its module.
+    """This package, in which `attention` and `watch` are functions and never their modules.
 
     Importing a module of a package puts it there under its name.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "attention" and isinstance(value, ModuleType):
-            value = value.attention
+        if name in ("attention", "watch") and isinstance(value, ModuleType):
+            value = getattr(value, name)
         super().__setattr__(name, value)
 
 

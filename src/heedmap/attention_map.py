@@ -248,9 +248,8 @@ class AttentionMap(Tensor):
             raise ShapeError(f"top must be 0 to the number of keys, {self.shape[-1]}; got {top}.")
         if pool is not None:
             _check_pool(*pool, "mean")
-        return summarize(self._matrix("summarize"), top=top, pool=pool).folded(
-            self._lead, self.dtype
-        )
+        answers = summarize(self._matrix("summarize"), top=top, pool=pool)
+        return Summary(top, pool, answers.folded(self._lead, self.dtype))
 
     def to_dense(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, max_bytes: int | None = None

@@ -16,7 +16,7 @@ from torch import Tensor
 from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
 from heedmap.places import Index, Places, as_numbers, look_up, pick
-from heedmap.scoring import Scoring, make_scoring
+from heedmap.scoring import ScoreChange, Scoring, make_scoring
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LAYOUTS = {
@@ -142,7 +142,7 @@ class Problem:
             ends = min(rows), max(rows), min(columns), max(columns)
             if self.mask.covers(*ends):
                 return None
-        return self.mask.tile(self._block(matrices, rows, columns))
+        return self.mask.tile(self.places(matrices, rows, columns))
 
     def scores(
         self, matrices: Index, rows: Index, columns: Index
@@ -164,8 +164,10 @@ class Problem:
         if self.scoring.soft_cap is not None:
             scores = torch.tanh(scores / self.scoring.soft_cap) * self.scoring.soft_cap
         if self.scoring.bias is not None:
-            bias = look_up(self.scoring.bias, self._block(matrices, rows, columns))
+            bias = look_up(self.scoring.bias, self.places(matrices, rows, columns))
             scores = _biased(scores, bias)
+        if self.scoring.change is not None:
+            scores = self.scoring.change(scores, self.places(matrices, rows, columns))
         visible = self.visible(matrices, rows, columns)
         return scores if visible is None else scores.masked_fill(~visible, -torch.inf)
 
@@ -186,6 +188,8 @@ class Problem:
         places = Places.of_cells(matrices, self.extent.heads, rows, columns)
         if self.scoring.bias is not None:
             scores = _biased(scores, look_up(self.scoring.bias, places))
+        if self.scoring.change is not None:
+            scores = self.scoring.change(scores, places)
         if self.mask is None:
             return scores
         return scores.masked_fill(~self.mask.tile(places), -torch.inf)
@@ -197,7 +201,8 @@ class Problem:
         first, last = (min(rows), max(rows)) if isinstance(rows, range) else _ends(rows)
         return self.mask.key_range(first, last, self.extent.keys)
 
-    def _block(self, matrices: Index, rows: Index, columns: Index) -> Places:
+    def places(self, matrices: Index, rows: Index, columns: Index) -> Places:
+        """Return where a block lies."""
         device = self.query.device
         return Places.of_block(
             as_numbers(matrices, device),
@@ -217,6 +222,7 @@ def make_problem(
     soft_cap: float | None,
     bias: Tensor | None,
     sinks: Tensor | None,
+    change: ScoreChange | None = None,
 ) -> tuple[Problem, Tensor | None]:
     """Return the checked problem and the value in the same form, four-dimensional.
 
@@ -248,6 +254,7 @@ def make_problem(
         soft_cap=soft_cap,
         bias=bias,
         sinks=sinks,
+        change=change,
         dtype=compute_dtype(query.dtype),
     )
     for part in parts_of(bound):
@@ -255,7 +262,7 @@ def make_problem(
             valid = part.valid[:, None, :, None]
             key = torch.where(valid, key, 0)
             value = None if value is None else torch.where(valid, value, 0)
-    hides = bound is not None or scoring.bias is not None
+    hides = bound is not None or scoring.bias is not None or change is not None
     clean = not hides or (all_finite(query) and all_finite(key))
     return Problem(query, key, bound, scoring, clean), value
 

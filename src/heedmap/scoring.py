@@ -6,6 +6,7 @@ and, where there are sinks, one more term exp(sink) in the sum that the softmax 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from heedmap.errors import ArgumentError, DTypeError, ShapeError
+from heedmap.places import Places
+
+ScoreChange = Callable[[Tensor, Places], Tensor]
+"""A function of a block of scores, or of single ones, and of where they lie."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,17 +30,19 @@ class Scoring:
         bias: Added to the scores, after the cap; sizes of 1 stand for all. −inf hides a pair.
         sinks: A score for each head that takes part in the softmax but belongs to no key, so that
             rows sum to less than 1.
+        change: A function that the scores go through after cap and bias; None for none.
     """
 
     scale: float
     soft_cap: float | None = None
     bias: Float[Tensor, "#batch #heads #query #key"] | None = None
     sinks: Float[Tensor, " heads"] | None = None
+    change: ScoreChange | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether a score is a scaled dot product and nothing else."""
-        return self.soft_cap is None and self.bias is None
+        return self.soft_cap is None and self.bias is None and self.change is None
 
 
 def make_scoring(
@@ -46,6 +53,7 @@ def make_scoring(
     soft_cap: float | None,
     bias: Tensor | None,
     sinks: Tensor | None,
+    change: ScoreChange | None,
     dtype: torch.dtype,
 ) -> Scoring:
     """Return the checked scoring of a problem of `sizes` (batch, heads, queries, keys).
@@ -68,7 +76,7 @@ def make_scoring(
             raise ShapeError(f"sinks must be [heads] = [{sizes[1]}]; got {list(sinks.shape)}.")
         _refuse_upper("sinks", sinks)
         sinks = sinks.to(dtype)
-    return Scoring(float(scale), soft_cap, bias, sinks)
+    return Scoring(float(scale), soft_cap, bias, sinks, change)
 
 
 def _checked_bias(bias: Tensor, sizes: tuple[int, int, int, int]) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from heedmap.errors import ArgumentError
 from heedmap.kernels.tiles import Log2Weights
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights
@@ -21,16 +22,8 @@ LN_2 = math.log(2)
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
-    """What one pass over a map found; rows are queries, columns keys.
-
-    Attributes:
-        received: How much each key is looked at in all.
-        entropy: The entropy of each row in nats.
-        top_weights: The largest weights of each row in order, if asked for.
-        top_keys: Their keys, equal weights in the order of their keys.
-        pooled: The map as a picture of block means, if asked for.
-    """
+class Answers:
+    """What one pass found; floats of the stack's number type."""
 
     received: Float[Tensor, "*lead key"]
     entropy: Float[Tensor, "*lead query"]
@@ -38,7 +31,7 @@ class Summary:
     top_keys: Int[Tensor, "*lead query top"] | None = None
     pooled: Float[Tensor, "*lead rows columns"] | None = None
 
-    def folded(self, lead: tuple[int, ...], dtype: torch.dtype) -> "Summary":
+    def folded(self, lead: tuple[int, ...], dtype: torch.dtype) -> "Answers":
         """Return the same answers with the stack folded into `lead`, floats as `dtype`."""
         changed = {}
         for field in fields(self):
@@ -49,13 +42,64 @@ class Summary:
         return replace(self, **changed)
 
 
-def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Summary:
-    """Return the summary of a rule; its first dimension is the stack. Not differentiable.
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Which questions to ask in one pass over a map, and what the pass found.
+
+    ``Summary(top=8)`` alone says what `heedmap.watch` is to find out while a model runs;
+    `AttentionMap.summarize` returns one with its answers. Rows are queries, columns keys.
+
+    Args:
+        top: How many of the strongest keys of each row to find; 0 for none.
+        pool: The size of a picture of block means; None for no picture.
+        answers: What was found; not for users.
+    """
+
+    top: int = 0
+    pool: tuple[int, int] | None = None
+    answers: Answers | None = None
+
+    @property
+    def received(self) -> Float[Tensor, "*lead key"]:
+        """How much each key is looked at in all."""
+        return self._found().received
+
+    @property
+    def entropy(self) -> Float[Tensor, "*lead query"]:
+        """The entropy of each row in nats."""
+        return self._found().entropy
+
+    @property
+    def top_weights(self) -> Float[Tensor, "*lead query top"] | None:
+        """The largest weights of each row in order, if asked for."""
+        return self._found().top_weights
+
+    @property
+    def top_keys(self) -> Int[Tensor, "*lead query top"] | None:
+        """Their keys, equal weights in the order of their keys; if asked for."""
+        return self._found().top_keys
+
+    @property
+    def pooled(self) -> Float[Tensor, "*lead rows columns"] | None:
+        """The map as a picture of block means, if asked for."""
+        return self._found().pooled
+
+    def _found(self) -> Answers:
+        if self.answers is None:
+            raise ArgumentError(
+                "summary must come from a pass over a map; got questions alone. Give it to "
+                "heedmap.watch as keep=, or ask a map with summarize()."
+            )
+        return self.answers
+
+
+def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Answers:
+    """Return the answers of a rule; its first dimension is the stack. Not differentiable.
 
     Cost: one pass; memory of the answers and of a few blocks.
     """
     with torch.no_grad(), exactly():
-        answers = _Answers(rule, top, pool)
+        answers = _Pass(rule, top, pool)
         for tile, logarithms, block in _tiles(rule):
             answers.add(tile, logarithms, block)
         return answers.finish()
@@ -96,7 +140,7 @@ def _scratch(block: Block, dtype: torch.dtype, device: torch.device) -> tuple[Te
     return held[0, :cells].view(shape), held[1, :cells].view(shape)
 
 
-class _Answers:
+class _Pass:
     """The answers as they grow, strip by strip: a strip is all columns of some rows."""
 
     def __init__(self, rule: LazyMatrix, count: int, pool: tuple[int, int] | None) -> None:
@@ -166,14 +210,14 @@ class _Answers:
         self.top_keys[matrices, rows] = keys[..., : self.count]
         self.waiting = []
 
-    def finish(self) -> Summary:
+    def finish(self) -> Answers:
         """Return what was found."""
         self._close_strip()
         pooled = None
         if self.bins is not None:
             counts = [bins.counts(self.rule.device) for bins in self.bins]
             pooled = self.pooled / (counts[0][:, None] * counts[1])
-        return Summary(
+        return Answers(
             received=self.received,
             entropy=self.entropy,
             top_weights=self.top_weights if self.count else None,

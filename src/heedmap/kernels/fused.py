@@ -32,7 +32,9 @@ def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"
     multiplies the −inf of its causal mask by the scale.
     """
     scoring, query = problem.scoring, problem.query
-    if not query.is_cpu or scoring.soft_cap is not None or not problem.clean:
+    if not query.is_cpu or not problem.clean:
+        return False
+    if scoring.soft_cap is not None or scoring.change is not None:
         return False
     if not (query.numel() and problem.key.numel() and value.numel()):
         return False

@@ -13,8 +13,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from heedmap.kernels.gradients import Gradients
-from heedmap.places import SIDE, Block, Index, as_numbers, block_width, blocks, pick, split, strips
+from heedmap.places import (
+    SIDE,
+    Block,
+    Index,
+    Places,
+    as_numbers,
+    block_width,
+    blocks,
+    pick,
+    split,
+    strips,
+)
 from heedmap.problem import Problem, all_finite, finite, gather
+from heedmap.scoring import ScoreChange
 
 LOG2_E = math.log2(math.e)
 
@@ -276,6 +288,9 @@ class _Sums:
         if not problem.clean:
             query, key = finite(query), finite(key)
         scale = problem.scoring.scale
+        if (change := problem.scoring.change) is not None:
+            scores = torch.bmm(query * scale, key.mT)
+            d_scores = _through(change, scores, problem.places(*block), d_scores)
         if (cap := problem.scoring.soft_cap) is not None:
             squashed = torch.tanh(torch.bmm(query * (scale / cap), key.mT))
             d_scores = d_scores * (1 - squashed * squashed)
@@ -316,6 +331,13 @@ class _Sums:
             d_sinks,
             self.d_value.unflatten(0, kv).to(query.dtype),
         )
+
+
+def _through(change: ScoreChange, scores: Tensor, places: Places, upward: Tensor) -> Tensor:
+    """Return the gradient of what goes into `change` from that of what comes out of it."""
+    with torch.enable_grad():
+        scores = scores.detach().requires_grad_()
+        return torch.autograd.grad(change(scores, places), scores, upward)[0]
 
 
 def _add_columns(sums: Tensor, targets: Tensor, columns: range, amounts: Tensor) -> None:

@@ -1,5 +1,11 @@
-"""Other people's models: their attention, captured while they run."""
+"""The attention of other people's models, while they run: `heedmap.watch`.
+
+`watching` is where to begin; `interception` hears of the calls, `doors` says which functions they
+go through, and a file for each kind of door reads what a call is made of. `track` makes the steps
+of a decoding into one map.
+"""
 
 from heedmap.watch.capture import Captured, capture
+from heedmap.watch.watching import watch
 
-__all__ = ["Captured", "capture"]
+__all__ = ["Captured", "capture", "watch"]

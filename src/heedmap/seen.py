@@ -1,0 +1,125 @@
+"""What was seen of a model: its layers in the order in which they attended."""
+
+import fnmatch
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+import torch
+
+from heedmap.errors import ArgumentError
+from heedmap.layers import Layer
+
+
+class Seen:
+    """The attention of a model's layers, as a sequence of maps with names.
+
+    ``seen[0]``, ``seen[-1]`` and iteration give maps in the order in which the layers first
+    attended; ``seen["decoder.layers.0.self_attn"]`` that of a module, and ``seen["name", 1]`` its
+    second one, where it attended several times. Patterns as in ``seen.matching("*.self_attn")``.
+    Printed, it is a table of all that there is.
+
+    Attributes:
+        missed: Names of what attended, or may have, and was not captured, each with the reason.
+    """
+
+    def __init__(
+        self,
+        layers: Callable[[], Sequence[Layer]],
+        missed: Sequence[tuple[str, str]] = (),
+        model: str = "",
+    ) -> None:
+        """Hold where to ask for the layers; not for users."""
+        self._ask = layers
+        self.missed = missed
+        self.model = model
+
+    @property
+    def layers(self) -> list[Layer]:
+        """All that is known of each layer."""
+        return list(self._ask())
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the layers."""
+        return [layer.name for layer in self.layers]
+
+    @property
+    def self_attention(self) -> "Seen":
+        """The layers that attend to their own sequence, causal or not."""
+        return self._of(lambda layer: layer.kind != "cross")
+
+    @property
+    def cross_attention(self) -> "Seen":
+        """The layers that attend to another sequence."""
+        return self._of(lambda layer: layer.kind == "cross")
+
+    def matching(self, pattern: str) -> "Seen":
+        """Return the layers whose names match a pattern with ``*``, ``?`` and ``[...]``."""
+        return self._of(lambda layer: fnmatch.fnmatchcase(layer.name, pattern))
+
+    def _of(self, wanted: Callable[[Layer], bool]) -> "Seen":
+        return Seen(lambda: [x for x in self._ask() if wanted(x)], self.missed, self.model)
+
+    def __len__(self) -> int:
+        """Return the number of layers."""
+        return len(self._ask())
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the maps, or what was kept instead."""
+        return (layer.weights for layer in self.layers)
+
+    @overload
+    def __getitem__(self, place: slice) -> "Seen": ...
+    @overload
+    def __getitem__(self, place: int | str | tuple[str, int]) -> Any: ...
+
+    def __getitem__(self, place: int | str | slice | tuple[str, int]) -> Any:
+        """Return the map of a layer by its place, its name, or its name and number."""
+        if isinstance(place, slice):
+            return Seen(lambda: list(self._ask())[place], self.missed, self.model)
+        return self.layer(place).weights
+
+    def layer(self, place: int | str | tuple[str, int]) -> Layer:
+        """Return all that is known of one layer.
+
+        Raises:
+            ArgumentError: if there is no such layer, or several of one name.
+        """
+        layers = self.layers
+        if isinstance(place, int):
+            if not -len(layers) <= place < len(layers):
+                raise IndexError(f"layer must be one of {len(layers)}; got {place}.")
+            return layers[place]
+        name, number = (place, None) if isinstance(place, str) else place
+        found = [x for x in layers if x.name == name and number in (None, x.number)]
+        if not found:
+            near = [x for x in dict.fromkeys(x.name for x in layers) if name in x][:3]
+            hint = f"Names like it: {', '.join(near)}." if near else "Print seen for the names."
+            raise ArgumentError(f"name must be that of a layer that was seen; got {name!r}. {hint}")
+        if len(found) > 1:
+            raise ArgumentError(
+                f"name must be that of one layer; got {name!r}, which attended {len(found)} times. "
+                f"Use seen[{name!r}, 0] for the first, up to {len(found) - 1}."
+            )
+        return found[0]
+
+    def __repr__(self) -> str:
+        """Show the table of layers, and what was missed."""
+        head = ("", "name", "kind", "calls", "shape", "kept")
+        rows = [head, *(_row(place, layer) for place, layer in enumerate(self.layers))]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        lines += [f"not captured: {name or 'the model'}: {reason}" for name, reason in self.missed]
+        return "\n".join(lines)
+
+
+def _row(place: int, layer: Layer) -> tuple[str, ...]:
+    weights = layer.weights
+    shape = " × ".join(map(str, weights.shape)) if isinstance(weights, torch.Tensor) else "–"
+    name = layer.name or "(the model)"
+    if layer.number:
+        name += f", {layer.number}"
+    return str(place), name, layer.kind, str(layer.calls), shape, layer.kept

@@ -1,0 +1,107 @@
+"""One call of attention, in one form whatever door of PyTorch it went through."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from heedmap.masks import Extent, Mask, Spans
+from heedmap.scoring import ScoreChange
+
+
+@dataclass(eq=False, kw_only=True)
+class Call:
+    """What decided the weights of one call, and what it put out; the model's own tensors.
+
+    Attributes:
+        door: The function that the model called.
+        query: ``[batch, heads, query, head_dim]``.
+        key: ``[batch, kv_heads, key, head_dim]``.
+        value: ``[batch, kv_heads, key, value_dim]``; None where the call does not show it.
+        lead: The dimensions before query and key that the weights have in the model.
+        mask: Who may look at whom.
+        bias: Scores to add; no copy yet.
+        scale: The factor of the dot products; None for 1/√head_dim.
+        soft_cap: Scores are squashed into ± this.
+        sinks: One score for each head that belongs to no key.
+        score_change: A function that the scores went through.
+        crosses: Whether keys come from another sequence, where the call itself says so.
+        dense: The weights themselves, where their making was not understood.
+        output: ``[batch, heads, query, value_dim]``; None where it is not to be had.
+        dropout: Whether the output was made with some weights dropped.
+        understood: Whether query, key and the rest are known to give the weights.
+        fresh: How many queries the model made, where not all of them are kept.
+        part: The name of the module that should have been run, where it was passed by.
+    """
+
+    door: str
+    query: Float[Tensor, "batch heads query head_dim"]
+    key: Float[Tensor, "batch kv_heads key head_dim"]
+    value: Float[Tensor, "batch kv_heads key value_dim"] | None = None
+    lead: tuple[int, ...]
+    mask: Mask | None = None
+    bias: Float[Tensor, "..."] | None = None
+    scale: float | None = None
+    soft_cap: float | None = None
+    sinks: Float[Tensor, " heads"] | None = None
+    score_change: ScoreChange | None = None
+    crosses: bool | None = None
+    dense: Float[Tensor, "batch heads query key"] | None = None
+    output: Float[Tensor, "batch heads query value_dim"] | None = None
+    dropout: bool = False
+    understood: bool = True
+    fresh: int | None = None
+    part: str = ""
+
+    @property
+    def extent(self) -> Extent:
+        """Batch, heads, queries, keys."""
+        batch, heads, queries, _ = self.query.shape
+        return Extent(batch, heads, queries, self.key.shape[2])
+
+
+def stacked(tensor: Tensor, lead: tuple[int, ...]) -> Float[Tensor, "batch heads positions dim"]:
+    """Return ``[..., positions, dim]`` with its leading dimensions spread to `lead`, as two."""
+    tensor = tensor.expand(*lead, *tensor.shape[-2:])
+    if len(lead) == 2:
+        return tensor
+    if len(lead) < 2:
+        return tensor.reshape(-1, 1, *tensor.shape[-2:])
+    return tensor.flatten(0, len(lead) - 2)
+
+
+def without_nesting(tensor: Tensor) -> tuple[Tensor, Int[Tensor, " batch"] | None]:
+    """Return a nested tensor padded with zeros and the lengths of its samples; None for others.
+
+    Args:
+        tensor: Ordinary, or nested with samples ``[..., positions, dim]``.
+    """
+    if not tensor.is_nested:
+        return tensor, None
+    samples = tensor.unbind()
+    lengths = [sample.shape[-2] for sample in samples]
+    longest = max(lengths, default=0)
+    padded = [
+        F.pad(sample, (0, 0, 0, longest - length))
+        for sample, length in zip(samples, lengths, strict=True)
+    ]
+    return torch.stack(padded), torch.tensor(lengths)
+
+
+def ragged(
+    queries: Int[Tensor, " batch"] | None, keys: Int[Tensor, " batch"] | None, longest: int
+) -> Mask | None:
+    """Return the mask of nested samples: what lies behind the end of one neither sees nor is seen.
+
+    Args:
+        queries: How many there are in each sample.
+        keys: Likewise.
+        longest: How many queries the longest sample has.
+    """
+    if queries is None or keys is None:
+        return None
+    is_real = torch.arange(longest) < queries[:, None]
+    last = torch.where(is_real, keys[:, None] - 1, -1)
+    return Spans(torch.zeros_like(last)[:, None], last[:, None])

@@ -1,0 +1,85 @@
+"""From a call to its weights: the problem that it is, and whether that gives what was computed."""
+
+import torch
+
+from heedmap.attention_map import AttentionMap, map_of
+from heedmap.exact_rows import row_of, sample
+from heedmap.lazy_weights import LogNormalizer, Trace
+from heedmap.problem import Problem, make_problem
+from heedmap.watch.call import Call
+
+
+def problem_of(call: Call) -> Problem:
+    """Return the problem that a call poses."""
+    problem, _ = make_problem(
+        call.query,
+        call.key,
+        None,
+        mask=call.mask,
+        scale=call.scale,
+        soft_cap=call.soft_cap,
+        bias=call.bias,
+        sinks=call.sinks,
+        change=call.score_change,
+    )
+    return problem
+
+
+def map_of_call(call: Call, *, grad: bool = False) -> AttentionMap:
+    """Return the weights of a call ``[*lead, query, key]``; with `grad`, with a trace to them."""
+    if call.dense is not None:
+        return shaped(AttentionMap.from_weights(call.dense), call.lead)
+    problem = problem_of(call)
+    trace = None
+    if grad and call.output is not None and call.value is not None and call.output.requires_grad:
+        trace = Trace(call.output, call.value)
+    return shaped(map_of(problem, LogNormalizer(problem), problem.query, trace), call.lead)
+
+
+def shaped(weights: AttentionMap, lead: tuple[int, ...]) -> AttentionMap:
+    """Return the map with the leading dimensions that the model has."""
+    if len(lead) == 2:
+        return weights
+    folded = weights.reshape(*lead, *weights.shape[-2:])
+    assert isinstance(folded, AttentionMap)
+    return folded
+
+
+def output_error(call: Call, problem: Problem) -> float | None:
+    """Return how far weights · values lie from the kernel's output at most, in some rows.
+
+    The unit is the largest value. Rows that see nothing are left out: some kernels give them the
+    mean of all values.
+    """
+    if call.output is None or call.value is None or call.dropout:
+        return None
+    value, output = call.value.flatten(0, 1), call.output.flatten(0, 1)
+    worst = 0.0
+    for matrix, row in sample(problem):
+        weights = row_of(problem, matrix, row)
+        if float(weights.sum()) == 0:
+            continue
+        (key_matrix,) = problem.key_matrices(range(matrix, matrix + 1))
+        seen = weights > 0
+        values = value[key_matrix][seen].double()
+        size = float(values.abs().max()) or 1.0
+        error = (weights[seen] @ values - output[matrix, row].double()).abs().max()
+        worst = max(worst, float(error) / size)
+    return worst
+
+
+def agrees(call: Call, problem: Problem) -> bool:
+    """Return whether factors give the weights that a softmax gave, in some rows."""
+    if call.dense is None:
+        return True
+    dense = call.dense.flatten(0, 1)
+    if tuple(problem.extent) != tuple(call.dense.shape):
+        return False
+    for matrix, row in sample(problem):
+        weights = row_of(problem, matrix, row)
+        if float(weights.sum()) == 0:
+            continue
+        tolerance = 64 * torch.finfo(dense.dtype).eps
+        if not torch.allclose(dense[matrix, row].double(), weights, rtol=0, atol=tolerance):
+            return False
+    return True
