@@ -1,7 +1,5 @@
 """What a Whisper model writes down of one window of sound, and where it looks meanwhile."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from heedmap.analysis.rows import rows_of
 from heedmap.errors import ArgumentError
 from heedmap.models.loaded import AudioModel, Encoded
 from heedmap.models.quiet import quiet_transformers
-from heedmap.watch import capture
+from heedmap.watch import watch
 
 Head = tuple[int, int]
 
@@ -81,11 +78,12 @@ def hear(
         heads: The layers and heads whose weights are wanted.
         language: The token of the language, for models that know several.
 
-    Cost: the model; the weights take heads × tokens × positions × 4 bytes.
+    Cost: the model; of each layer that has such a head, the queries and one copy of the keys.
     """
     asked = {} if language is None else {"language": language, "task": "transcribe"}
     outputs = model.run(encoded)
-    with quiet_transformers(), _rows_of_heads(model.model, heads) as rows:
+    names = {layer: f"model.decoder.layers.{layer}.encoder_attn" for layer, _ in heads}
+    with quiet_transformers(), watch(model.model, layers=names.values()) as seen:
         # One call for one window; else what follows the last time would be decoded a second time.
         written = model.model.generate(
             encoder_outputs=outputs,
@@ -96,29 +94,9 @@ def hear(
             do_sample=False,
             **asked,
         )
-    return Heard(tuple(written.sequences[0].tolist()), torch.cat(rows, dim=1))
-
-
-@contextmanager
-def _rows_of_heads(
-    model: Any, heads: tuple[Head, ...]
-) -> Iterator[list[Float[Tensor, "heads query key"]]]:
-    """Yield a list that gets the cross-attention of these heads at each step of decoding."""
-    rows = []
-    with capture(model) as calls:
-
-        def take(*_: Any) -> None:
-            found = {call.name: call.weights[0] for call in calls}
-            maps = [found[f"model.decoder.layers.{layer}.encoder_attn"][h] for layer, h in heads]
-            rows.append(torch.stack([rows_of(weights) for weights in maps]))
-            # Each call holds a copy of all keys.
-            del calls[:-1]
-
-        hook = model.get_decoder().register_forward_hook(take)
-        try:
-            yield rows
-        finally:
-            hook.remove()
+    maps = {layer: seen[name][0] for layer, name in names.items()}
+    weights = torch.stack([maps[layer][head] for layer, head in heads])
+    return Heard(tuple(written.sequences[0].tolist()), weights)
 
 
 def text_of(tokenizer: Any, tokens: list[int]) -> list[str]:
