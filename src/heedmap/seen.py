@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
+from heedmap.checking import Checks, check
 from heedmap.errors import ArgumentError
 from heedmap.layers import Layer
 
@@ -27,9 +30,11 @@ class Seen:
         layers: Callable[[], Sequence[Layer]],
         missed: Sequence[tuple[str, str]] = (),
         model: str = "",
+        along: Callable[[Tensor], Sequence[Layer]] | None = None,
     ) -> None:
         """Hold where to ask for the layers; not for users."""
         self._ask = layers
+        self._ask_along = along
         self.missed = missed
         self.model = model
 
@@ -56,6 +61,44 @@ class Seen:
     def matching(self, pattern: str) -> "Seen":
         """Return the layers whose names match a pattern with ``*``, ``?`` and ``[...]``."""
         return self._of(lambda layer: fnmatch.fnmatchcase(layer.name, pattern))
+
+    def along(self, beam_indices: Int[Tensor, "batch step"]) -> "Seen":
+        """Return the attention of sequences that a beam search returned, beam by beam.
+
+        By itself ``seen`` follows the beams that were alive at the last step.
+
+        Args:
+            beam_indices: In which row of the batch each sequence was at each step, as ``generate``
+                of transformers gives them with ``return_dict_in_generate`` and ``output_scores``;
+                −1 behind its end, where the rows of its map then go on from another sequence.
+
+        Returns:
+            The layers that attended at each step.
+
+        Raises:
+            ArgumentError: if decoding was not watched, or in another number of steps.
+        """
+        if self._ask_along is None:
+            raise ArgumentError(
+                "along must be asked of what heedmap.watch saw; got a recording or a part of it."
+            )
+        layers = self._ask_along(beam_indices)
+        if not layers:
+            raise ArgumentError(
+                f"beam_indices must be [batch, step] for the steps that were watched; got "
+                f"{list(beam_indices.shape)}, and no layer attended {beam_indices.shape[-1]} times."
+            )
+        return Seen(lambda: layers, self.missed, self.model)
+
+    def check(self) -> Checks:
+        """Return how far the maps lie from the plain formula, and from what the model put out.
+
+        For each layer some rows are made again in float64 and compared with those of the map; that
+        weights · values give the kernel's own output was looked at while the model ran.
+
+        Cost: O(keys) for each row, four rows a layer; a pass for a log-normaliser not known yet.
+        """
+        return check(self.layers)
 
     def _of(self, wanted: Callable[[Layer], bool]) -> "Seen":
         return Seen(lambda: [x for x in self._ask() if wanted(x)], self.missed, self.model)

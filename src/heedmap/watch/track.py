@@ -5,7 +5,7 @@ steps before is not taken on trust: they are compared, bit by bit. Where rows of
 places (beams), the step remembers from which row each came.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -16,69 +16,10 @@ from heedmap.layers import Kind, Layer
 from heedmap.masks import Extent, Spans
 from heedmap.watch.call import Call
 from heedmap.watch.factors import map_of_call
+from heedmap.watch.growing import Growing
 from heedmap.watch.mask_reading import simplest
 from heedmap.watch.spans import Stretches, stretches_of
-
-
-class Growing:
-    """A tensor that grows along its third dimension without being copied at each step."""
-
-    def __init__(self, first: Tensor) -> None:
-        """Begin with a copy."""
-        self.room = first.clone(memory_format=torch.contiguous_format)
-        self.length = first.shape[2]
-
-    def append(self, more: Tensor) -> None:
-        """Add copies at the end."""
-        length = self.length + more.shape[2]
-        if length > self.room.shape[2]:
-            shape = list(self.room.shape)
-            shape[2] = max(2 * shape[2], length)
-            room = self.room.new_empty(shape)
-            room[:, :, : self.length] = self.room[:, :, : self.length]
-            self.room = room
-        self.room[:, :, self.length : length] = more
-        self.length = length
-
-    def cut(self, length: int) -> None:
-        """Forget what lies behind."""
-        self.length = length
-
-    def reorder(self, rows: Tensor) -> None:
-        """Let each row of the batch go on from another one."""
-        self.room = self.room[rows]
-
-    @property
-    def tensor(self) -> Tensor:
-        """What there is, safe from what is appended later."""
-        # Another counter of writes: appending writes behind the end of this view.
-        return self.room.data[:, :, : self.length]
-
-    @property
-    def nbytes(self) -> int:
-        """The memory taken."""
-        return self.room.nbytes
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One call within a track.
-
-    Attributes:
-        queries: How many queries of it are kept.
-        base: At which key of the track its own keys begin.
-        stretches: What its queries see of its own keys.
-        keys: How many keys it had.
-        parents: From which row of the step before each row goes on; None for the same.
-        bias: Its scores to add.
-    """
-
-    queries: int
-    base: int
-    stretches: Stretches | None
-    keys: int
-    parents: Int[Tensor, " batch"] | None = None
-    bias: Tensor | None = None
+from heedmap.watch.stitching import Step, ancestors, bias_of_steps, mask_of_steps
 
 
 class Track:
@@ -94,19 +35,22 @@ class Track:
         self.query = Growing(call.query)
         self.key = Growing(call.key)
         self.norms = None if norms is None else Growing(norms[..., None])
+        # The keys of each step in the rows that it had, where rows have changed places since.
+        self.fresh: Growing | None = None
         extent = call.extent
         stretches = stretches_of(call.mask, extent, call.query.device)
         stretches = None if stretches is None else stretches.tight()
-        self.steps = [Step(extent.queries, 0, stretches, extent.keys, bias=call.bias)]
+        # A cache of fixed size has slots behind that are not written yet.
         self.written = extent.keys if stretches is None else stretches.written(extent.keys)
+        self.steps = [Step(extent.queries, 0, stretches, self.written, bias=call.bias)]
         self.error: float | None = None
         self._made: tuple[int, AttentionMap] | None = None
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        parts = [self.query.nbytes, self.key.nbytes]
-        return sum(parts) + (self.norms.nbytes if self.norms else 0)
+        parts = (self.query, self.key, self.norms, self.fresh)
+        return sum(part.nbytes for part in parts if part is not None)
 
     def goes_on(self, call: Call, norms: Tensor | None, parents: Tensor | None) -> Step | None:
         """Take in a call if it is the next step; return the step, None if it is not.
@@ -175,8 +119,12 @@ class Track:
         rows = None if torch.equal(found, torch.arange(len(found), device=found.device)) else found
         self.key.cut(self.written)
         if rows is not None:
+            self.fresh = self.fresh or Growing(self.key.tensor)
             self.key.reorder(rows)
-        self.key.append(call.key[:, :, known:written])
+        new = call.key[:, :, known:written]
+        self.key.append(new)
+        if self.fresh is not None:
+            self.fresh.append(new)
         if self.norms is not None and norms is not None:
             self.norms.cut(self.written)
             if rows is not None:
@@ -188,7 +136,8 @@ class Track:
     def layer(self) -> Layer:
         """Return what is known by now, the steps as one map."""
         if self._made is None or self._made[0] != len(self.steps):
-            self._made = len(self.steps), self._map(self._ancestors())
+            lines = ancestors(self.steps, len(self.query.room))
+            self._made = len(self.steps), self._map(lines, self.key.tensor)
         return Layer(
             name=self.name,
             kind=self.kind,
@@ -216,64 +165,32 @@ class Track:
 
     def along(self, rows: Int[Tensor, "step batch"]) -> AttentionMap:
         """Return the map of sequences that were in these rows of the batch at each step."""
-        return self._map(list(rows))
+        key = self.key.tensor
+        if self.fresh is not None:
+            ends = [0, *(step.base + step.keys for step in self.steps)]
+            key = torch.cat(
+                [
+                    self.fresh.tensor[line, :, start:stop]
+                    for line, start, stop in zip(rows, ends, ends[1:], strict=False)
+                ],
+                dim=2,
+            )
+        elif self.kind == "cross":
+            key = key[rows[-1]]
+        return self._map(list(rows), key)
 
-    def _map(self, lines: list[Tensor]) -> AttentionMap:
+    def _map(self, lines: list[Tensor], key: Tensor) -> AttentionMap:
         if len(self.steps) == 1:
-            return map_of_call(replace(self.form, query=self.query.tensor, key=self.key.tensor))
+            return map_of_call(replace(self.form, query=self.query.tensor, key=key))
         query, done = [], 0
         for step, rows in zip(self.steps, lines, strict=True):
             query.append(self.query.tensor[rows, :, done : done + step.queries])
             done += step.queries
-        whole = replace(self.form, query=torch.cat(query, dim=2), key=self.key.tensor)
-        sizes = whole.extent
-        whole.mask = simplest(self._stretched(lines, sizes), sizes)
-        whole.bias = self._biases(lines, sizes)
+        whole = replace(self.form, query=torch.cat(query, dim=2), key=key)
+        whole.mask = mask_of_steps(self.steps, lines, whole.extent)
+        whole.bias = bias_of_steps(self.steps, lines, whole.extent)
+        whole.lead = (*self.form.lead[:-2], *whole.extent[:2])[-len(self.form.lead) :]
         return map_of_call(whole)
-
-    def _ancestors(self) -> list[Tensor]:
-        """Return for each step the rows from which those of the last step come."""
-        rows = torch.arange(len(self.query.room), device=self.query.room.device)
-        lines = [rows]
-        for step in reversed(self.steps[1:]):
-            rows = rows if step.parents is None else step.parents[rows]
-            lines.append(rows)
-        return lines[::-1]
-
-    def _stretched(self, lines: list[Tensor], sizes: Extent) -> Spans:
-        batch, _, _, keys = sizes
-        valid = torch.zeros((batch, keys), dtype=torch.bool, device=self.query.room.device)
-        first, last = [], []
-        for step, rows in zip(self.steps, lines, strict=True):
-            assert step.stretches is not None
-            stop = min(step.keys, keys - step.base)
-            part = valid[:, step.base : step.base + stop]
-            part |= (
-                True if step.stretches.valid is None else _of(step.stretches.valid, rows)[:, :stop]
-            )
-            first.append(self._whole(step.stretches.first, rows, sizes, step) + step.base)
-            last.append(self._whole(step.stretches.last, rows, sizes, step) + step.base)
-        return Spans(torch.cat(first, dim=2), torch.cat(last, dim=2), valid)
-
-    def _whole(self, ends: Tensor, rows: Tensor, sizes: Extent, step: Step) -> Tensor:
-        heads = max(s.stretches.first.shape[1] for s in self.steps if s.stretches)
-        return _of(ends, rows).expand(sizes[0], heads, step.queries)
-
-    def _biases(self, lines: list[Tensor], sizes: Extent) -> Tensor | None:
-        if self.steps[0].bias is None:
-            return None
-        parts = []
-        for step, rows in zip(self.steps, lines, strict=True):
-            assert step.bias is not None
-            bias = _of(step.bias, rows)[..., : sizes[3] - step.base]
-            bias = bias.expand(-1, -1, step.queries, -1)
-            behind = sizes[3] - step.base - bias.shape[-1]
-            parts.append(torch.nn.functional.pad(bias, (step.base, behind)))
-        return torch.cat(parts, dim=2)
-
-
-def _of(tensor: Tensor, rows: Tensor) -> Tensor:
-    return tensor[rows] if tensor.shape[0] > 1 else tensor
 
 
 def _form(call: Call) -> Call:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from heedmap.attention_map import AttentionMap
@@ -75,6 +76,19 @@ class Watcher:
         """Return what is known by now."""
         with self._lock, torch.inference_mode(False), torch.no_grad():
             return [entry.layer() for entry in self.entries]
+
+    def along(self, beam_indices: Int[Tensor, "batch step"]) -> Sequence[Layer]:
+        """Return the layers that attended at each step, for these rows of the batch."""
+        steps = beam_indices.shape[1]
+        ended = (beam_indices >= 0).sum(1).clamp(min=1) - 1
+        kept = torch.minimum(torch.arange(steps, device=ended.device), ended[:, None])
+        rows = beam_indices.long().gather(1, kept).T
+        with self._lock, torch.inference_mode(False), torch.no_grad():
+            return [
+                replace(entry.layer(), weights=entry.along(rows), value_norms=None)
+                for entry in self.entries
+                if isinstance(entry, Track) and len(entry.steps) == steps > 1
+            ]
 
     def ran(self, name: str) -> None:
         """Note that a module was run."""
@@ -246,7 +260,8 @@ class _Watch(AbstractContextManager[Seen]):
             raise ArgumentError("a watch must be entered once at a time; call watch again.")
         self._watcher = watcher = self._make()
         interception.listen(watcher, doors.hang)
-        return Seen(watcher.layers, watcher.missed, type(watcher.model).__name__)
+        name = type(watcher.model).__name__
+        return Seen(watcher.layers, watcher.missed, name, watcher.along)
 
     def __exit__(
         self,
