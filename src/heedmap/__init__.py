@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from heedmap.budget import dense_budget
     from heedmap.errors import HeedmapError
     from heedmap.masks import Causal, Documents, Mask, Padding, Visible, Window
+    from heedmap.recording import open as open
     from heedmap.seen import Seen
     from heedmap.summary import Summary
     from heedmap.watch import watch
 
+# Not `open`: after ``from heedmap import *`` the built-in one must still be there.
 __all__ = [
     "AttentionMap",
     "Axis",
@@ -56,6 +58,7 @@ _MODULES = {
     "Window": "masks",
     "attention": "attention",
     "dense_budget": "budget",
+    "open": "recording",
     "watch": "watch",
 }
 
@@ -81,7 +84,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})
 
 
 sys.modules[__name__].__class__ = _Package

@@ -40,3 +40,8 @@ class Layer:
     door: str = ""
     kept: str = "factors"
     output_error: float | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of the map; None where no tensor was kept."""
+        return tuple(self.weights.shape) if isinstance(self.weights, Tensor) else None

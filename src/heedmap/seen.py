@@ -2,12 +2,13 @@
 
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, overload
 
-import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from heedmap.axes import Axis
 from heedmap.checking import Checks, check
 from heedmap.errors import ArgumentError
 from heedmap.layers import Layer
@@ -100,6 +101,30 @@ class Seen:
         """
         return check(self.layers)
 
+    def save(self, folder: str | Path, *, axis: Axis | None = None, force: bool = False) -> None:
+        """Write a recording, which `heedmap.open` opens, here or on another machine.
+
+        The folder appears whole, when every file is on the disk, or not at all.
+
+        Args:
+            folder: Where; it must not exist yet.
+            axis: What the positions are, to be kept with the maps.
+            force: Whether to replace a recording that is there, once the new one is written.
+
+        Raises:
+            ArgumentError: if there is no layer.
+            UnsupportedError: naming the layer, before anything is written, for one that was reduced
+                by a function of one's own, or whose mask or scores are functions of places.
+            InputError: for a folder that exists or cannot be written.
+            MissingExtraError: if safetensors is missing.
+
+        Cost: disk for what the maps stand on, O(positions) for each layer; a dense bias or mask
+        that a model made is written as it is.
+        """
+        from heedmap.recording import save
+
+        save(self, folder, axis=axis, force=force)
+
     def _of(self, wanted: Callable[[Layer], bool]) -> "Seen":
         return Seen(lambda: [x for x in self._ask() if wanted(x)], self.missed, self.model)
 
@@ -160,8 +185,7 @@ class Seen:
 
 
 def _row(place: int, layer: Layer) -> tuple[str, ...]:
-    weights = layer.weights
-    shape = " × ".join(map(str, weights.shape)) if isinstance(weights, torch.Tensor) else "–"
+    shape = "–" if layer.shape is None else " × ".join(map(str, layer.shape))
     name = layer.name or "(the model)"
     if layer.number:
         name += f", {layer.number}"

@@ -1,0 +1,115 @@
+"""A recording is opened without its tensors; those of a layer are read when it is asked for."""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedmap.axes import Axis
+from heedmap.errors import InputError
+from heedmap.layers import Layer
+from heedmap.recording import files
+from heedmap.recording.manifest import Entry, Manifest
+from heedmap.seen import Seen
+
+
+class Recording(Seen):
+    """What was seen of a model, as a folder has it.
+
+    Attributes:
+        axis: What the positions are, if that was said when it was saved.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Know the manifest; not for users."""
+        layers = [RecordedLayer.of(folder, entry) for entry in manifest.entries]
+        super().__init__(lambda: layers, manifest.missed, manifest.model)
+        self.axis: Axis | None = manifest.axis
+
+
+class RecordedLayer(Layer):
+    """A layer whose file is read, and compared with its hash, when its weights are asked for."""
+
+    _folder: Path
+    _entry: Entry
+
+    @classmethod
+    def of(cls, folder: Path, entry: Entry) -> "RecordedLayer":
+        """Return the layer of an entry."""
+        made = object.__new__(cls)
+        # The rest of what a layer knows stays open until it is asked for.
+        vars(made).update(entry.about, _folder=folder, _entry=entry)
+        return made
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of the map, for which nothing is read."""
+        weights, _ = self._entry.assemble(self._hollow())
+        return tuple(weights.shape) if isinstance(weights, Tensor) else None
+
+    @cached_property
+    def weights(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The map, or what was kept instead."""
+        return self._parts[0]
+
+    @cached_property
+    def value_norms(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The norm of each value."""
+        return self._parts[1]
+
+    @cached_property
+    def _parts(self) -> tuple[Any, Tensor | None]:
+        file = self._entry.file
+        with torch.inference_mode(False), torch.no_grad():
+            return self._entry.assemble({} if file is None else file.read(self._folder))
+
+    def _hollow(self) -> Mapping[str, Tensor]:
+        file = self._entry.file
+        return {} if file is None else file.hollow()
+
+
+def open(folder: str | Path) -> Recording:
+    """Return what was seen of a model, from the folder that `heedmap.Seen.save` wrote.
+
+    It behaves as what was saved: the same names, kinds and maps, on the CPU. The manifest and the
+    sizes and headers of the files are checked now, the bytes of a layer's file when its weights or
+    norms are first asked for; so ``list(seen)`` checks every byte.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        A `heedmap.Seen`, with the axis that was saved as its `axis`.
+
+    Raises:
+        InputError: if the folder is no recording, or not a whole one, or one that a newer version
+            wrote. For a file that was altered, when its layer is first asked for.
+        MissingExtraError: if safetensors is missing.
+
+    Cost: nothing but the manifest is read. A layer's file is read once for its hash; in memory lies
+    only what is used of it, and the system may take that back.
+
+    Example:
+        >>> import heedmap, tempfile, torch
+        >>> model = torch.nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+        >>> with heedmap.watch(model) as seen:
+        ...     output = model(torch.zeros(1, 3, 8))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     seen.save(f"{folder}/seen")
+        ...     weights = heedmap.open(f"{folder}/seen")["self_attn"]
+        ...     print(weights[0, 0, 0])
+        tensor([0.3333, 0.3333, 0.3333])
+    """
+    files.safetensors()
+    place = Path(os.path.realpath(folder))
+    if os.path.lexists(place) and not place.is_dir():
+        raise InputError(f"folder must be a recording; got {folder}, a file.")
+    manifest = Manifest.read(place)
+    for entry in manifest.entries:
+        if entry.file is not None:
+            entry.file.check(place)
+    return Recording(place, manifest)
