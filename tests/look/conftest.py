@@ -11,6 +11,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from heedmap import AttentionMap
 from heedmap.look.running import Layer, Run
+from heedmap.seen import Seen
 
 from ..analysis.conftest import tokens
 
@@ -25,7 +26,7 @@ def text_run() -> MakeRun:
         layers = tuple(
             Layer(f"layer.{i}", AttentionMap.from_weights(w)) for i, w in enumerate(weights)
         )
-        return Run("text", "the text", tokens(words), layers, "tiny", None, ())
+        return Run("text", "the text", tokens(words), Seen(tuple), layers, "tiny", None, ())
 
     return make
 

@@ -13,6 +13,7 @@ from heedmap.analysis import figures as figures_module
 from heedmap.analysis.segments import numbers_of
 from heedmap.look.figures import HeadFigures, measure
 from heedmap.look.running import Layer, Run
+from heedmap.seen import Seen
 
 WORDS = ["<s>", "a", "rose", "is", "A", "rose", ",", "A", "</s>", ","]
 
@@ -80,7 +81,9 @@ def timed_run(weights: Tensor, voices: list[int]) -> Run:
         len(voices), 3, generator=generator
     )
     layers = (Layer("layer", AttentionMap.from_weights(weights)),)
-    return Run("audio", "a.wav", axis, layers, "tiny", None, (), Sequence(values, axis))
+    return Run(
+        "audio", "a.wav", axis, Seen(tuple), layers, "tiny", None, (), Sequence(values, axis)
+    )
 
 
 def test_figures_of_a_sound() -> None:
@@ -137,6 +140,7 @@ def test_no_matrix_of_all_pairs_of_all_heads(forbid_dense: Any) -> None:
         "audio",
         "a.wav",
         axis := Axis.of_seconds((i / 50, (i + 1) / 50) for i in range(3000)),
+        Seen(tuple),
         (Layer("layer", AttentionMap.from_factors(query, query, mask=Causal())),),
         "tiny",
         None,

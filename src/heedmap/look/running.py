@@ -12,11 +12,13 @@ from torch import Tensor
 from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis, Sequence
 from heedmap.errors import ArgumentError, InputError
+from heedmap.layers import Layer as SeenLayer
 from heedmap.media import Film, Sound, Text, open_media
 from heedmap.models.hub import load_audio_model, load_text_model
 from heedmap.models.loaded import AudioModel, Encoded, TextModel
 from heedmap.models.packages import PACKAGED, PackagedFile
-from heedmap.watch import capture
+from heedmap.seen import Seen
+from heedmap.watch import watch
 
 Progress = Callable[[str], None]
 
@@ -42,7 +44,8 @@ class Run:
         kind: ``"text"``, ``"audio"`` or ``"video"``.
         name: What the input is called.
         axis: What the positions are; the same for queries and keys.
-        layers: The weights, cropped to these positions.
+        seen: All that was seen of the model.
+        layers: Its weights, cropped to these positions.
         model: The name of the model, or ``"none"``.
         weights_from: Licence and origin of packaged weights; None for others.
         notes: Remarks on the input and on the model.
@@ -53,6 +56,7 @@ class Run:
     kind: str
     name: str
     axis: Axis
+    seen: Seen
     layers: tuple[Layer, ...]
     model: str
     weights_from: dict[str, str] | None
@@ -102,10 +106,11 @@ def _run_text(text: Text, name: str | None, progress: Progress) -> Run:
         return _plain_run("text", text.name, sequence, text.temperature, notes)
     model = load_text_model(name, progress)
     encoded = model.encode(text.text)
-    layers = _captured(model, encoded)
+    seen = _seen(model, encoded)
+    layers = _cropped(seen, model, encoded)
     notes = (*text.notes, *model.notes, *encoded.notes)
     origin = origin_of(PACKAGED["e5-small"]) if name is None else None
-    return Run("text", text.name, encoded.axis, layers, model.name, origin, notes)
+    return Run("text", text.name, encoded.axis, seen, layers, model.name, origin, notes)
 
 
 def _run_sound(sound: Sound, name: str | None, start_seconds: float, progress: Progress) -> Run:
@@ -117,7 +122,8 @@ def _run_sound(sound: Sound, name: str | None, start_seconds: float, progress: P
         return replace(made, sounding=_sounding(sound, len(plain.axis)))
     model = load_audio_model(name, progress)
     encoded = model.encode(sound.samples, start_seconds=start_seconds)
-    layers = _captured(model, encoded)
+    seen = _seen(model, encoded)
+    layers = _cropped(seen, model, encoded)
     end_seconds = encoded.axis.spans[-1][1]
     part = _from(sound, start_seconds, end_seconds)
     plain = _shifted(part.sequence(), start_seconds)
@@ -127,6 +133,7 @@ def _run_sound(sound: Sound, name: str | None, start_seconds: float, progress: P
         "audio",
         sound.name,
         encoded.axis,
+        seen,
         layers,
         model.name,
         origin,
@@ -154,19 +161,26 @@ def _plain_run(
     values = sequence.values[None]
     weights = AttentionMap.from_factors(values, values, scale=1 / temperature)
     layers = (Layer("plain features", weights),)
+    whole = SeenLayer("plain features", "self", 0, 1, weights[None], door="features")
     plain = sequence if kind != "text" else None
-    return Run(kind, name, sequence.axis, layers, NO_MODEL, None, notes, plain)
+    seen = Seen(lambda: (whole,), model=NO_MODEL)
+    return Run(kind, name, sequence.axis, seen, layers, NO_MODEL, None, notes, plain)
 
 
-def _captured(model: TextModel | AudioModel, encoded: Encoded) -> tuple[Layer, ...]:
-    """Return the self-attention of each layer, cropped to the positions that are real."""
-    with capture(model.model) as calls:
+def _seen(model: TextModel | AudioModel, encoded: Encoded) -> Seen:
+    """Return the attention of a model over what it is fed."""
+    with watch(model.model) as seen:
         model.run(encoded)
+    return seen
+
+
+def _cropped(seen: Seen, model: TextModel | AudioModel, encoded: Encoded) -> tuple[Layer, ...]:
+    """Return the self-attention of each layer, cropped to the positions that are real."""
     size, valid = encoded.positions, encoded.valid
     layers = tuple(
-        Layer(call.name, call.weights[0, :, :valid, :valid])
-        for call in calls
-        if tuple(call.weights.shape[-2:]) == (size, size)
+        Layer(layer.name, layer.weights[0, :, :valid, :valid])
+        for layer in seen.layers
+        if tuple(layer.weights.shape[-2:]) == (size, size)
     )
     if not layers:
         raise InputError(

@@ -48,8 +48,8 @@ def shaped(weights: AttentionMap, lead: tuple[int, ...]) -> AttentionMap:
 def output_error(call: Call, problem: Problem) -> float | None:
     """Return how far weights · values lie from the kernel's output at most, in some rows.
 
-    The unit is the largest value. Rows that see nothing are left out: some kernels give them the
-    mean of all values.
+    The unit is the largest value. Rows that see nothing are left out, to which some kernels give
+    the mean of all values, and rows of NaN.
     """
     if call.output is None or call.value is None or call.dropout:
         return None
@@ -57,7 +57,7 @@ def output_error(call: Call, problem: Problem) -> float | None:
     worst = 0.0
     for matrix, row in sample(problem):
         weights = row_of(problem, matrix, row)
-        if float(weights.sum()) == 0:
+        if not float(weights.sum()) > 0:
             continue
         (key_matrix,) = problem.key_matrices(range(matrix, matrix + 1))
         seen = weights > 0
@@ -77,7 +77,7 @@ def agrees(call: Call, problem: Problem) -> bool:
         return False
     for matrix, row in sample(problem):
         weights = row_of(problem, matrix, row)
-        if float(weights.sum()) == 0:
+        if not float(weights.sum()) > 0:
             continue
         tolerance = 64 * torch.finfo(dense.dtype).eps
         if not torch.allclose(dense[matrix, row].double(), weights, rtol=0, atol=tolerance):

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,7 @@ _SHY = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder
 """Modules that compute in another way where a `TorchFunctionMode` looks on."""
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Who is told about calls of attention, and knows the modules of a model."""
 
