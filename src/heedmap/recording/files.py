@@ -1,6 +1,7 @@
 """Tensors in one safetensors file: written in order, hashed, mapped into memory when opened."""
 
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -206,9 +207,9 @@ def safetensors() -> ModuleType:
     """
     if sys.byteorder != "little":
         raise UnsupportedError("recordings must be used on a little-endian machine; got another.")
-    for package in ("safetensors", "numpy"):
+    for package in ("numpy", "safetensors"):
         try:
-            __import__(package)
+            importlib.import_module(package)
         except ImportError:
             raise MissingExtraError(package, "models") from None
     return sys.modules["safetensors"]

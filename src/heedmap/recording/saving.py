@@ -57,11 +57,11 @@ def check_free(folder: str | Path, *, force: bool) -> Path:
             f"folder must not exist yet; got {folder}. Name another, or replace a recording with "
             "force=True."
         )
-    others = sorted(
-        name
-        for name in os.listdir(place)
-        if name != manifest.NAME and not files.NAME.fullmatch(name)
-    )
+    try:
+        names = sorted(os.listdir(place))
+    except OSError as error:
+        raise _unwritable(place, error) from error
+    others = [name for name in names if name != manifest.NAME and not files.NAME.fullmatch(name)]
     if others:
         raise InputError(
             f"folder must hold a recording and nothing else to be replaced; got {folder}, which "
@@ -98,6 +98,7 @@ def _appearing(place: Path, *, force: bool) -> Iterator[Path]:
     When the block raises, whatever it raises, nothing is there that was not there before.
     """
     temporary = place.parent / f".heedmap-{secrets.token_hex(8)}"
+    old = temporary.with_name(f"{temporary.name}-old")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary.mkdir()
@@ -105,29 +106,24 @@ def _appearing(place: Path, *, force: bool) -> Iterator[Path]:
         _sync(temporary)
         # Something else may have come there since.
         check_free(place, force=force)
-        _put(temporary, place)
-        _sync(place.parent)
-    except OSError as error:
-        raise InputError(
-            f"folder must be one that can be written; got {place} ({error.strerror}). Name "
-            "another, or make room."
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _put(temporary: Path, place: Path) -> None:
-    """Put a folder in its place; one that is there already goes when this has been done."""
-    old = temporary.with_name(f"{temporary.name}-old")
-    try:
         if place.exists():
             os.rename(place, old)
         os.rename(temporary, place)
-    except BaseException:
+        _sync(place.parent)
+    except OSError as error:
+        raise _unwritable(place, error) from error
+    finally:
         if old.exists() and not place.exists():
             os.rename(old, place)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        for rest in (temporary, old):
+            shutil.rmtree(rest, ignore_errors=True)
+
+
+def _unwritable(place: Path, error: OSError) -> InputError:
+    return InputError(
+        f"folder must be one that can be written; got {place} ({error.strerror}). Name another, or "
+        "make room."
+    )
 
 
 def _sync(folder: Path) -> None:
