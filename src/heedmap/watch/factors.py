@@ -45,6 +45,7 @@ def shaped(weights: AttentionMap, lead: tuple[int, ...]) -> AttentionMap:
     return folded
 
 
+@torch.no_grad()
 def output_error(call: Call, problem: Problem) -> float | None:
     """Return how far weights · values lie from the kernel's output at most, in some rows.
 
@@ -68,6 +69,7 @@ def output_error(call: Call, problem: Problem) -> float | None:
     return worst
 
 
+@torch.no_grad()
 def agrees(call: Call, problem: Problem) -> bool:
     """Return whether factors give the weights that a softmax gave, in some rows."""
     if call.dense is None:

@@ -1,0 +1,330 @@
+"""What is kept of a watched model, and what that may take."""
+
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import heedmap
+from heedmap.errors import ArgumentError, BudgetError, ModelError
+from heedmap.watch import interception
+
+
+class Attention(nn.Module):
+    """Causal self-attention of four heads by scaled_dot_product_attention."""
+
+    def __init__(self, width: int = 16, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.project = nn.Linear(width, 3 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.project(x).unflatten(-1, (3, self.heads, -1)).unbind(-3)
+        query, key, value = (t.transpose(1, 2) for t in (query, key, value))
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True).mT.flatten(1, 2).mT
+
+
+class Stack(nn.Module):
+    def __init__(self, layers: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Attention() for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.fixture
+def model() -> Stack:
+    torch.manual_seed(0)
+    return Stack().eval()
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_hung() -> Iterator[None]:
+    before = F.scaled_dot_product_attention
+    yield
+    assert F.scaled_dot_product_attention is before
+    assert not interception._listeners
+    assert not interception._undo
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+def dense(seen: Any) -> list[Tensor]:
+    return [weights.to_dense() for weights in seen]
+
+
+def test_table_names_and_places(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as seen:
+        model(x)
+    assert seen.names == ["layers.0", "layers.1", "layers.2"]
+    assert len(seen) == 3
+    assert torch.equal(seen["layers.1"].to_dense(), seen[1].to_dense())
+    assert torch.equal(seen[-1].to_dense(), seen["layers.2", 0].to_dense())
+    assert [w.shape for w in seen[1:]] == [(2, 4, 6, 6)] * 2
+    assert len(seen.self_attention) == 3
+    assert len(seen.cross_attention) == 0
+    assert seen.matching("*.1").names == ["layers.1"]
+    lines = repr(seen).splitlines()
+    assert lines[0].split() == ["name", "kind", "calls", "shape", "kept"]
+    assert " ".join(lines[2].split()) == "1 layers.1 causal 1 2 × 4 × 6 × 6 factors"
+
+
+def test_layers_are_chosen_by_name_pattern_and_place(model: Stack, x: Tensor) -> None:
+    for layers, kept in ((["layers.1"], [1]), ("layers.[12]", [1, 2]), ([0, "*.2"], [0, 2])):
+        with heedmap.watch(model, layers=layers) as seen:
+            model(x)
+        assert [i for i, w in enumerate(seen) if w is not None] == kept
+    assert "not among layers=" in repr(seen)
+
+
+def test_heads_and_queries_are_rows_of_the_whole(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as whole:
+        model(x)
+    with heedmap.watch(model, heads=[3, 0], queries=[-1, 2]) as some:
+        model(x)
+    for weights, part in zip(whole, some, strict=True):
+        expected = weights.to_dense()[:, [3, 0]][:, :, [-1, 2]]
+        torch.testing.assert_close(part.to_dense(), expected, atol=1e-6, rtol=0)
+    with heedmap.watch(model, heads=slice(2), queries=0) as first:
+        model(x)
+    assert first[0].shape == (2, 2, 1, 6)
+
+
+def test_a_summary_is_made_while_the_model_runs(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as whole:
+        model(x)
+    with heedmap.watch(model, keep=heedmap.Summary(top=2, pool=(3, 3))) as seen:
+        model(x)
+    for weights, summary in zip(whole, seen, strict=True):
+        wanted = weights.summarize(top=2, pool=(3, 3))
+        assert torch.equal(summary.top_keys, wanted.top_keys)
+        torch.testing.assert_close(summary.received, wanted.received)
+        torch.testing.assert_close(summary.pooled, wanted.pooled)
+    assert "reduced" in repr(seen)
+    with heedmap.watch(model, keep=lambda weights: weights.entropy()) as entropies:
+        model(x)
+    torch.testing.assert_close(entropies[0], whole[0].entropy())
+
+
+def test_gradients_flow_from_weights_into_the_model(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model, grad=True) as seen:
+        model(x)
+    seen[2].entropy().sum().backward()
+    found = model.layers[0].project.weight.grad
+    model.zero_grad()
+    y = model.layers[1](model.layers[0](x))
+    query, key, _ = model.layers[2].project(y).unflatten(-1, (3, 4, -1)).unbind(-3)
+    scores = query.transpose(1, 2) @ key.transpose(1, 2).mT / 2
+    weights = scores.masked_fill(~torch.ones(6, 6, dtype=torch.bool).tril(), -torch.inf).softmax(-1)
+    (-weights * weights.clamp_min(1e-30).log()).sum().backward()
+    torch.testing.assert_close(found, model.layers[0].project.weight.grad)
+
+
+def test_without_grad_no_graph_is_held(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as seen:
+        output = model(x)
+    assert output.requires_grad
+    assert not any(weights.requires_grad for weights in seen)
+
+
+def test_budget_is_refused_before_the_copy(model: Stack, x: Tensor) -> None:
+    one = 2 * 2 * 4 * 6 * 4 * 4
+    with (
+        pytest.raises(BudgetError, match=r"max_bytes must .* at layers\.2\. The largest is layers"),
+        heedmap.watch(model, max_bytes=2 * one + 600),
+    ):
+        model(x)
+    with heedmap.watch(model, max_bytes=4 * one) as seen:
+        model(x)
+    assert len(seen) == 3
+
+
+def test_what_is_kept_is_no_view_of_the_models_tensors(x: Tensor) -> None:
+    class Overwrites(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            query, key = x.clone(), x.clone()
+            output = F.scaled_dot_product_attention(query, key, key)
+            query.fill_(7)
+            key.zero_()
+            return output
+
+    model = Overwrites()
+    for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode(), heedmap.watch(model) as seen:
+            output = model(x)
+        torch.testing.assert_close(seen[0] @ x, output)
+
+
+def test_two_watches_nested_and_of_two_models(model: Stack, x: Tensor) -> None:
+    other = Stack(1).eval()
+    with heedmap.watch(model) as outer, heedmap.watch(model, layers=[0]) as inner:
+        with heedmap.watch(other) as second:
+            model(x)
+            other(x)
+        model(x)
+    assert [layer.number for layer in outer.layers] == [0, 0, 0, 1, 1, 1]
+    assert [layer.kept for layer in inner.layers].count("factors") == 2
+    assert second.names == ["layers.0"]
+    with pytest.raises(ArgumentError, match=r"attended 2 times. Use seen\['layers.0', 0\]"):
+        outer["layers.0"]
+
+
+def test_threads(model: Stack, x: Tensor) -> None:
+    other = Stack(2).eval()
+    seen_in: dict[str, list[str]] = {}
+
+    def work(name: str, watched: Stack) -> None:
+        with heedmap.watch(watched) as seen:
+            for _ in range(5):
+                watched(x)
+        seen_in[name] = seen.names
+
+    threads = [threading.Thread(target=work, args=pair) for pair in (("a", model), ("b", other))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen_in == {"a": model_names(3) * 5, "b": model_names(2) * 5}
+
+
+def model_names(count: int) -> list[str]:
+    return [f"layers.{i}" for i in range(count)]
+
+
+def test_a_model_that_runs_in_another_thread_is_seen(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as seen:
+        thread = threading.Thread(target=model, args=(x,))
+        thread.start()
+        thread.join()
+    assert seen.names == model_names(3)
+
+
+def test_all_is_restored_when_the_model_raises(model: Stack, x: Tensor) -> None:
+    with pytest.raises(RuntimeError, match="shapes"), heedmap.watch(model):
+        model(x[..., :3])
+    with heedmap.watch(model) as seen:
+        model(x)
+    assert len(seen) == 3
+
+
+def test_all_is_restored_when_it_is_interrupted(model: Stack, x: Tensor) -> None:
+    class Interrupted(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise KeyboardInterrupt
+
+    model.layers.append(Interrupted())
+    with pytest.raises(KeyboardInterrupt), heedmap.watch(model):
+        model(x)
+    del model.layers[-1]
+    with heedmap.watch(model) as seen:
+        model(x)
+    assert len(seen) == 3
+
+
+def test_nothing_captured_is_an_error(x: Tensor) -> None:
+    model = nn.Linear(16, 16)
+    with pytest.raises(ModelError, match="no attention was captured"), heedmap.watch(model):
+        model(x)
+
+
+def test_check_tells_right_from_wrong(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as seen:
+        model(x)
+    checks = seen.check()
+    assert checks.ok
+    assert [checked.name for checked in checks] == model_names(3)
+    for checked in checks:
+        assert checked.weight_error is not None
+        assert checked.weight_error < 1e-6
+        assert checked.output_error is not None
+        assert checked.output_error < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"keep": "weights"}, "keep must be"),
+        ({"max_bytes": -1}, "max_bytes must be"),
+        ({"layers": [1.5]}, "layers must be"),
+        ({"heads": ["0"]}, "heads must be"),
+    ],
+)
+@pytest.mark.bad_input
+def test_bad_options(model: Stack, options: dict[str, Any], error: str) -> None:
+    with pytest.raises(ArgumentError, match=error):
+        heedmap.watch(model, **options)
+
+
+@pytest.mark.bad_input
+def test_what_is_no_model() -> None:
+    with pytest.raises(ArgumentError, match=r"model must be a torch.nn.Module; got str"):
+        heedmap.watch("bert")  # pyright: ignore
+
+
+@pytest.mark.bad_input
+def test_heads_that_are_not_there(model: Stack, x: Tensor) -> None:
+    wrong = pytest.raises(ArgumentError, match="heads must be numbers of 4")
+    with wrong, heedmap.watch(model, heads=[4]):
+        model(x)
+
+
+def test_a_layer_that_is_not_there(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as seen:
+        model(x)
+    with pytest.raises(ArgumentError, match="name must be that of a layer"):
+        seen["layers.9"]
+    with pytest.raises(IndexError, match="one of 3; got 3"):
+        seen[3]
+
+
+def test_nothing_is_held_after_the_watch(model: Stack, x: Tensor) -> None:
+    with heedmap.watch(model) as seen:
+        model(x)
+    del seen
+    gc.collect()
+    held = [o for o in gc.get_objects() if type(o) is heedmap.AttentionMap]
+    assert held == []
+
+
+MEMORY = """
+import gc, torch, torch.nn as nn, heedmap
+
+def resident():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+torch.manual_seed(0)
+layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).eval()
+x = torch.randn(1, 512, 16)
+sizes = []
+with torch.no_grad():
+    for _ in range(200):
+        with heedmap.watch(model) as seen:
+            model(x)
+        seen[0].sum(-2)
+        sizes.append(resident())
+# Blocks that are being computed come and go; what is kept from call to call would add up.
+print((sum(sizes[-50:]) - sum(sizes[10:60])) / 50)
+"""
+
+
+@pytest.mark.slow
+def test_two_hundred_calls_leave_memory_flat() -> None:
+    ran = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert float(ran.stdout) < 4 << 20
