@@ -72,6 +72,20 @@ def stacked(tensor: Tensor, lead: tuple[int, ...]) -> Float[Tensor, "batch heads
     return tensor.flatten(0, len(lead) - 2)
 
 
+def lead_of_keys(lead: tuple[int, ...], *tensors: Tensor) -> tuple[int, ...]:
+    """Return the leading dimensions of key and value: with one head, where all queries share it."""
+    shared = len(lead) > 1 and all(t.ndim > 2 and t.shape[-3] == 1 for t in tensors)
+    return (*lead[:-1], 1) if shared else lead
+
+
+def in_working_type(tensor: Tensor) -> Tensor:
+    """Return a factor in the type in which a product takes it, which autocast decides."""
+    kind = tensor.device.type
+    if not torch.is_autocast_enabled(kind) or tensor.dtype == torch.double:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype(kind))
+
+
 def without_nesting(tensor: Tensor) -> tuple[Tensor, Int[Tensor, " batch"] | None]:
     """Return a nested tensor padded with zeros and the lengths of its samples; None for others.
 

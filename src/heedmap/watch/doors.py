@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedmap.watch import flex, interface, multihead, plain, sdpa
+from heedmap.watch import einsum, flex, interface, multihead, plain, sdpa, steps
 from heedmap.watch.call import Call, stacked
 from heedmap.watch.interception import (
     DOORS,
@@ -21,6 +21,7 @@ from heedmap.watch.interception import (
     run_eagerly,
     wrapped,
 )
+from heedmap.watch.trail import Scores, Weights
 
 
 def _sdpa(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,52 +92,84 @@ def _join(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return plain.join(here.trail, func, args, kwargs)
 
 
+def _write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return plain.write(here.trail, func, args, kwargs)
+
+
 def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if len(args) < 2 or not is_watched():
-        return func(*args, **kwargs)
-    return _gathered(args[0], args[1], lambda: func(*args, **kwargs))
-
-
-def _gathered(left: Tensor, right: Tensor, run: Callable[[], Tensor]) -> Tensor:
-    """Run a product, and note it if it is one of queries and keys or of weights and values."""
-    known = here.trail[left] if len(here.trail) else None
-    result = run()
-    if not isinstance(known, plain.Weights):
-        here.trail[result] = plain.product(left, right)
-        return result
-    with inside_call():
-        call = attempt("softmax", lambda: plain.read(here.reader, known, left, right))
-        if call:
-            call.output = stacked(result, call.lead)
-            interface.deliver(call)
+    factors = [*args, *(kwargs[name] for name in ("other", "mat2") if name in kwargs)]
+    result = func(*args, **kwargs)
+    if len(factors) == 2 and is_watched():
+        left, right = factors
+        _note(left, right, result)
     return result
+
+
+def _note(left: Tensor, right: Tensor, result: Tensor) -> None:
+    """Note a product of queries and keys; tell of one of weights and values."""
+    known = (here.trail[left], here.trail[right]) if len(here.trail) else (None, None)
+    if isinstance(known[0], Weights) and not known[0].turned:
+        _tell(known[0], left, right, result)
+    elif isinstance(known[1], Weights) and known[1].turned:
+        # Values come first where channels are rows: v @ weights.mT.
+        _tell(known[1], right.mT, left.mT, result.mT)
+    else:
+        here.trail[result] = Scores.of_product(left, right)
+
+
+def _tell(known: Weights, weights: Tensor, value: Tensor, result: Tensor) -> None:
+    """Tell of attention that the model computed by itself: ``result = weights @ value``."""
+    with inside_call():
+        call = attempt("softmax", lambda: plain.read(here.reader, known, weights, value))
+        if call:
+            if call.value is not None:
+                result = result.reshape(*call.lead, *result.shape[-2:])
+                call.output = stacked(result, call.lead)
+            interface.deliver(call)
 
 
 def _baddbmm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = func(*args, **kwargs)
-    if len(args) == 3 and is_watched() and (found := plain.product(args[1], args[2])):
-        found = found.times(kwargs.get("alpha", 1))
-        if kwargs.get("beta", 1):
-            found = found.plus(args[0] * kwargs.get("beta", 1))
-        here.trail[result] = found
+    if is_watched():
+        _note_sum(*args, result=result, **kwargs)
     return result
 
 
+def _note_sum(
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    *,
+    result: Tensor,
+    beta: float = 1,
+    alpha: float = 1,
+    out: Tensor | None = None,
+) -> None:
+    """Note ``beta · input + alpha · (batch1 @ batch2)``."""
+    del out
+    scores = Scores.of_product(batch1, batch2)
+    if scores is not None:
+        scores = scores.times(alpha)
+        lead = tuple(result.shape[:-2])
+        here.trail[result] = scores.plus(input, lead, beta) if beta else scores
+
+
 def _einsum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    factors = plain.as_product(*args) if is_watched() and len(args) == 3 else None
-    if factors is None:
-        return func(*args, **kwargs)
-    known = here.trail[args[1]] if len(here.trail) else None
     result = func(*args, **kwargs)
+    if len(args) != 3 or not is_watched():
+        return result
+    if len(here.trail) and isinstance(here.trail[args[2]], Weights):
+        args = (einsum.swapped(args[0]), args[2], args[1])
+    known = here.trail[args[1]] if len(here.trail) else None
+    gathers = isinstance(known, Weights)
+    factors = einsum.as_product(*args, in_order_of_left=gathers)
+    if factors is None:
+        return result
     left, right, back = factors
-    if isinstance(known, plain.Weights) and left.shape == args[1].shape:
-        with inside_call():
-            call = attempt("softmax", lambda: plain.read(here.reader, known, left, right))
-            if call:
-                call.output = stacked(back(result), call.lead)
-                interface.deliver(call)
-    elif back(result) is result:
-        here.trail[result] = plain.product(left, right)
+    if not gathers and back(result) is result:
+        here.trail[result] = Scores.of_product(left, right)
+    elif gathers and left is args[1] and not known.turned:
+        _tell(known, left, right, back(result))
     return result
 
 
@@ -149,15 +182,18 @@ DOORS.update(
         F.multi_head_attention_forward: _multi_head,
         _TORCH._native_multi_head_attention: _native(multihead.read_native),
         _TORCH._transformer_encoder_layer_fwd: _native(multihead.read_native_layer),
-        torch.baddbmm: _baddbmm,
-        Tensor.baddbmm: _baddbmm,
         torch.einsum: _einsum,
         torch.cat: _join,
         torch.concat: _join,
     }
 )
-DOORS.update(dict.fromkeys(plain.FOLLOWED, _follow))
-DOORS.update(dict.fromkeys(plain.PRODUCTS, _product))
+for _door, _functions in (
+    (_follow, steps.FOLLOWED),
+    (_write, steps.WRITES),
+    (_product, [torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__, Tensor.bmm]),
+    (_baddbmm, [torch.baddbmm, Tensor.baddbmm]),
+):
+    DOORS.update(dict.fromkeys(_functions, _door))
 
 _BY_NAME = (
     (F, "scaled_dot_product_attention"),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from heedmap.masks import Causal, Extent, Mask, Padding, Spans, Visible
 from heedmap.watch.spans import Stretches
@@ -23,27 +24,32 @@ class Read(NamedTuple):
 
 
 class MaskReader:
-    """Reads masks, and knows those that it has read since it last forgot."""
+    """Reads masks, and knows those that it has read and that are still there."""
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._known: dict[tuple[object, ...], tuple[Tensor, Read]] = {}
+        self._known: dict[tuple[object, ...], tuple[StorageWeakRef, Read]] = {}
 
-    def read(self, given: Tensor | None, sizes: Extent) -> Read:
-        """Return the meaning of a mask of PyTorch's: bool (True = visible) or scores to add.
+    def read(self, given: Tensor | None, sizes: Extent, *, hides: bool = False) -> Read:
+        """Return the meaning of a mask of PyTorch's: of truth values, or of scores to add.
 
         Args:
             given: A tensor that spreads to `sizes`; of numbers, those at or below the least finite
                 one of their type hide a pair.
             sizes: Batch, heads, queries, keys.
+            hides: Whether True hides; else it shows.
         """
         if given is None:
             return Read(None, None)
         version = -1 if given.is_inference() else given._version
-        place = given.data_ptr(), given.shape, given.stride(), given.dtype, version, sizes
-        if place not in self._known:
-            # With the tensor held, no other can come to lie where it lies.
-            self._known[place] = given, _read(given.detach()[(None,) * (4 - given.ndim)], sizes)
+        # No other memory takes the number of one that is referred to, weakly though it be.
+        memory = StorageWeakRef(given.untyped_storage())
+        form = given.storage_offset(), given.shape, given.stride(), given.dtype
+        place = memory.cdata, *form, version, sizes, hides
+        if place not in self._known or self._known[place][0].expired():
+            self._known = {key: x for key, x in self._known.items() if not x[0].expired()}
+            read = _read(given.detach()[(None,) * (4 - given.ndim)], sizes, hides)
+            self._known[place] = memory, read
         return self._known[place][1]
 
     def forget(self) -> None:
@@ -51,9 +57,11 @@ class MaskReader:
         self._known.clear()
 
 
-def _read(given: Shaped[Tensor, "..."], sizes: Extent) -> Read:
-    if given.dtype == torch.bool:
-        return Read(recognise(given, sizes), None)
+def _read(given: Shaped[Tensor, "..."], sizes: Extent, hides: bool) -> Read:
+    given = _without_repeats(given)
+    if not given.is_floating_point():
+        visible = given.bool()
+        return Read(recognise(~visible if hides else visible, sizes), None)
     hidden = given <= torch.finfo(given.dtype).min
     mask = recognise(~hidden, sizes) if bool(hidden.any()) else None
     scores = given.masked_fill(hidden, 0)

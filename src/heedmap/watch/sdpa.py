@@ -4,7 +4,14 @@ import torch
 from torch import Tensor
 
 from heedmap.masks import Causal, Extent, Mask
-from heedmap.watch.call import Call, ragged, stacked, without_nesting
+from heedmap.watch.call import (
+    Call,
+    in_working_type,
+    lead_of_keys,
+    ragged,
+    stacked,
+    without_nesting,
+)
 from heedmap.watch.mask_reading import MaskReader
 
 
@@ -21,8 +28,9 @@ def read(
 ) -> Call:
     """Return what a call with these arguments is made of."""
     (query, ends), (key, key_ends), (value, _) = map(without_nesting, (query, key, value))
+    query, key, value = map(in_working_type, (query, key, value))
     lead = leading(query, key, enable_gqa)
-    kv_lead = (*lead[:-1], key.shape[-3]) if enable_gqa and query.ndim > 2 else lead
+    kv_lead = (*lead[:-1], key.shape[-3]) if enable_gqa else lead_of_keys(lead, key, value)
     query, key, value = stacked(query, lead), stacked(key, kv_lead), stacked(value, kv_lead)
     sizes = Extent(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     given = attn_mask
