@@ -131,6 +131,12 @@ def _add_look(commands: Any) -> None:
         "-o", "--output", type=Path, metavar="FOLDER", help="default: heedmap-out/NAME"
     )
     parser.add_argument(
+        "--save",
+        type=Path,
+        metavar="FOLDER",
+        help="also write a recording of all layers, which heedmap.open opens in Python",
+    )
+    parser.add_argument(
         "--force", action="store_true", help="replace the results of an earlier look in FOLDER"
     )
     parser.add_argument("--json", action="store_true", help="print summary.json, not a table")
@@ -167,6 +173,7 @@ def _look(options: argparse.Namespace) -> int:
         head=options.head,
         query=options.query,
         output=options.output or Path("heedmap-out", folder_name(name)),
+        save=options.save,
         force=options.force,
         start_seconds=options.start,
         progress=_tell,
@@ -180,7 +187,7 @@ def _words(options: argparse.Namespace, media: Any) -> int:
     from heedmap.look.folder import as_json
     from heedmap.look.transcript import report, transcribe
 
-    for name in ("layer", "head", "query"):
+    for name in ("layer", "head", "query", "save"):
         if getattr(options, name) is not None:
             raise ArgumentError(f"--{name} must not be given with --words; got both. Choose one.")
     made = transcribe(

@@ -101,7 +101,6 @@ POINTS = [
     (files.os, "fsync"),
     (saving.files, "write_tensors"),
     (saving, "_sync"),
-    (saving, "check_free"),
     (manifest, "_digest"),
     (saving.os, "rename"),
 ]

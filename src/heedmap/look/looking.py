@@ -1,8 +1,9 @@
 """The whole walk of a look: run, measure, name, choose, list, draw, write."""
 
 import math
+import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from heedmap.look.running import Layer, Progress, Run, open_source, run
 from heedmap.look.table import Row, moment_rows, query_row, token_rows
 from heedmap.media import Film, Sound, Text
 from heedmap.plot.figures import require_matplotlib
+from heedmap.recording import check_free as check_recording_free
 
 SCHEMA = 1
 
@@ -44,6 +46,7 @@ class Look:
         notes: Remarks for people.
         folder: Where the pictures are; None if none were asked for.
         files: The names of the files there.
+        recording: Where the recording is; None if none was asked for.
     """
 
     kind: str
@@ -62,6 +65,7 @@ class Look:
     notes: tuple[str, ...]
     folder: Path | None = None
     files: tuple[str, ...] = ()
+    recording: Path | None = None
 
     @property
     def label(self) -> str:
@@ -106,6 +110,7 @@ def look(
     head: int | None = None,
     query: str | None = None,
     output: str | Path | None = None,
+    save: str | Path | None = None,
     force: bool = False,
     start_seconds: float = 0.0,
     progress: Progress = lambda _: None,
@@ -122,7 +127,10 @@ def look(
         query: What shall look: a token or piece of text (``他``, the second one ``他#2``), a
             position (``@7``), a time (``12.5s``), a film frame (``f250``).
         output: The folder for pictures and summary, which appears whole; None writes nothing.
-        force: Whether to replace the results of an earlier look that lie there.
+        save: The folder for a recording of all layers as the model has them, which
+            `heedmap.open` opens; None writes none. Its axis names their first positions: a model
+            may have more, which are padding.
+        force: Whether to replace the results and the recording of an earlier look that lie there.
         start_seconds: For a sound, where to begin: some models take 30 s at a time.
         progress: Called with a line of text before something slow begins.
 
@@ -144,6 +152,8 @@ def look(
     if output is not None:
         require_matplotlib()
         check_free(Path(output), force=force)
+    if save is not None:
+        _check_save(save, output, force)
     if not math.isfinite(start_seconds):
         raise ArgumentError(f"start_seconds must be a finite number; got {start_seconds}.")
     made = run(open_source(source), model=model, start_seconds=start_seconds, progress=progress)
@@ -174,10 +184,32 @@ def look(
         segments=_segments(made),
         notes=tuple(notes),
     )
-    return seen if output is None else _written(seen, made, Path(output), force, progress)
+    if output is not None:
+        seen = _written(seen, made, Path(output), save, force, progress)
+    elif save is not None:
+        _save(made, save, force, progress)
+    return seen if save is None else replace(seen, recording=Path(save))
 
 
-def _written(seen: Look, made: Run, folder: Path, force: bool, progress: Progress) -> Look:
+def _check_save(save: str | Path, output: str | Path | None, force: bool) -> None:
+    if output is not None and os.path.realpath(save) == os.path.realpath(output):
+        raise ArgumentError(f"save must be another folder than output; got {save} for both.")
+    check_recording_free(save, force=force)
+
+
+def _save(made: Run, folder: str | Path, force: bool, progress: Progress) -> None:
+    progress("Saving …")
+    made.seen.save(folder, axis=made.axis, force=force)
+
+
+def _written(
+    seen: Look,
+    made: Run,
+    folder: Path,
+    save: str | Path | None,
+    force: bool,
+    progress: Progress,
+) -> Look:
     progress("Drawing …")
     with filled_at_once(folder, force=force) as temporary:
         files = draw(made, seen.labels, seen.chosen, seen.query, temporary)
@@ -185,6 +217,8 @@ def _written(seen: Look, made: Run, folder: Path, force: bool, progress: Progres
         told = {**vars(seen), "notes": notes, "files": (*files, "summary.json"), "folder": folder}
         seen = Look(**told)
         write_summary(temporary, seen.summary())
+        if save is not None:
+            _save(made, save, force, progress)
     return seen
 
 

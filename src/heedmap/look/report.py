@@ -21,6 +21,8 @@ def report(seen: Look) -> str:
         parts.append("\n".join(f"note: {note}" for note in seen.notes))
     if seen.folder is not None:
         parts.append(f"pictures and summary.json are in {seen.folder}")
+    if seen.recording is not None:
+        parts.append(f"heedmap.open opens the recording in {seen.recording}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,6 +16,6 @@ ever run: there is no pickle in it, and file names cannot lead out of the folder
 """
 
 from heedmap.recording.opening import Recording, open
-from heedmap.recording.saving import save
+from heedmap.recording.saving import check_free, save
 
-__all__ = ["Recording", "open", "save"]
+__all__ = ["Recording", "check_free", "open", "save"]

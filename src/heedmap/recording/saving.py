@@ -24,13 +24,12 @@ def save(seen: Seen, folder: str | Path, *, axis: Axis | None = None, force: boo
     """Write what was seen into a folder; see `heedmap.Seen.save`."""
     if axis is not None and not isinstance(axis, Axis):
         raise ArgumentError(f"axis must be a heedmap.Axis; got {type(axis).__name__}.")
-    files.safetensors()
+    place = check_free(folder, force=force)
     layers = seen.layers
     if not layers:
         raise ArgumentError("seen must hold a layer to be saved; got none. Run the model first.")
     if axis is None and isinstance(seen, Recording):
         axis = seen.axis
-    place = check_free(folder, force=force)
     parts = [_take_apart(layer) for layer in layers]
     with _appearing(place, force=force) as temporary:
         entries = []
@@ -46,7 +45,9 @@ def check_free(folder: str | Path, *, force: bool) -> Path:
 
     Raises:
         InputError: if something is there already, unless it is a recording and `force` is given.
+        MissingExtraError: if safetensors is missing.
     """
+    files.safetensors()
     place = Path(os.path.realpath(folder))
     if not os.path.lexists(place):
         return place
@@ -54,8 +55,8 @@ def check_free(folder: str | Path, *, force: bool) -> Path:
         raise InputError(f"folder must be a folder; got {folder}, a file. Name another.")
     if not force:
         raise InputError(
-            f"folder must not exist yet; got {folder}. Name another, or replace a recording with "
-            "force=True."
+            f"folder must not exist yet; got {folder}. Name another, or give force (--force) to "
+            "replace a recording."
         )
     try:
         names = sorted(os.listdir(place))
