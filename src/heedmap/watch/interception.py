@@ -131,21 +131,24 @@ def inside_call() -> Iterator[None]:
     """Tell no one about what is called in this block."""
     here.inside_call += 1
     try:
-        yield
+        # What we compute ourselves need not pass the net either.
+        with unseen():
+            yield
     finally:
         here.inside_call -= 1
 
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Put the mode aside for this block."""
+    """Put the mode aside for this block, where it lies on top."""
     was = here.sees
     if was:
         _see(False)
+    hidden = was and not here.sees
     try:
         yield
     finally:
-        if was:
+        if hidden:
             _see(True)
 
 
