@@ -5,7 +5,6 @@ go through, and a file for each kind of door reads what a call is made of. `trac
 of a decoding into one map.
 """
 
-from heedmap.watch.capture import Captured, capture
 from heedmap.watch.watching import watch
 
-__all__ = ["Captured", "capture", "watch"]
+__all__ = ["watch"]
