@@ -11,7 +11,7 @@ import heedmap
 from heedmap import AttentionMap, Causal, Visible
 from heedmap.analysis import rollout
 from heedmap.errors import ArgumentError, BudgetError, DTypeError, ShapeError
-from heedmap.watch import capture
+from heedmap.watch import watch
 
 from ..conftest import ForbidDense
 from .conftest import factors, plain_weights
@@ -106,7 +106,7 @@ def test_gradients() -> None:
     assert torch.autograd.gradcheck(flow, (query, key))
 
 
-def test_a_captured_model_against_its_own_weights() -> None:
+def test_a_watched_model_against_its_own_weights() -> None:
     def model(how: str) -> BertModel:
         config = BertConfig(
             hidden_size=16, num_hidden_layers=3, num_attention_heads=2, vocab_size=20
@@ -119,10 +119,10 @@ def test_a_captured_model_against_its_own_weights() -> None:
     eager, fused = model("eager"), model("sdpa")
     fused.load_state_dict(eager.state_dict())
     with torch.no_grad():
-        with capture(fused) as calls:
+        with watch(fused) as seen:
             fused(input_ids=ids, attention_mask=valid)
         given = eager(input_ids=ids, attention_mask=valid, output_attentions=True).attentions
-    found = rollout([call.weights for call in calls], [0])
+    found = rollout(list(seen), [0])
     expected = dense_rollout([weights.double() for weights in given])[:, [0]]
     torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-4)
     assert found[1, 0, 4:].tolist() == [0.0, 0.0, 0.0]

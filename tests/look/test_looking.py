@@ -22,7 +22,7 @@ from heedmap.errors import ArgumentError, InputError, ModelError
 from heedmap.look import Look, look
 from heedmap.media import Film, Sound
 from heedmap.models.packages import PACKAGED, fetch_file
-from heedmap.watch import capture
+from heedmap.watch import watch
 
 
 def files_in(folder: Path) -> list[str]:
@@ -328,8 +328,8 @@ def test_a_model_without_softmax_attention() -> None:
     model = MambaModel(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=20))
 
     def run() -> None:
-        with capture(model):
+        with watch(model):
             model(torch.arange(4)[None])
 
-    with pytest.raises(ModelError, match="got MambaModel, which made no such call"):
+    with pytest.raises(ModelError, match="got MambaModel, of which no attention was captured"):
         run()
