@@ -53,7 +53,7 @@ def test_no_folder(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "in which there is no manifest.json")
     (tmp_path / "file").write_text("")
-    refused(tmp_path / "file", "a file")
+    refused(tmp_path / "file", "that can be read; .*Not a directory")
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, -2, -3])
@@ -159,10 +159,18 @@ def test_a_file_cut_short(folder: Path) -> None:
     refused(folder, "0001.safetensors has 100 bytes where it had")
 
 
+def test_a_file_that_may_not_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("safetensors.safe_open", refuse)
+    refused(folder, "0000.safetensors cannot be read .*Permission denied")
+
+
 def test_a_file_with_a_broken_header(folder: Path) -> None:
     with (folder / SECOND).open("r+b") as file:
         file.write(b"\xff" * 8)
-    refused(folder, "0001.safetensors is no file of tensors")
+    refused(folder, "0001.safetensors cannot be read as a file of tensors")
 
 
 def test_files_that_have_changed_places(folder: Path) -> None:

@@ -219,8 +219,8 @@ def _opened(folder: Path, name: str) -> Any:
     package = safetensors()
     try:
         return package.safe_open(folder / name, framework="pt")
-    except package.SafetensorError as error:
-        raise damaged(folder, name, f"is no file of tensors ({error})") from error
+    except (package.SafetensorError, OSError) as error:
+        raise damaged(folder, name, f"cannot be read as a file of tensors ({error})") from error
 
 
 def _header_of(file: Any, name: str) -> tuple[str, tuple[int, ...]]:

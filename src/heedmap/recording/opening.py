@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from heedmap.axes import Axis
-from heedmap.errors import InputError
 from heedmap.layers import Layer
 from heedmap.recording import files
 from heedmap.recording.manifest import Entry, Manifest
@@ -106,8 +105,6 @@ def open(folder: str | Path) -> Recording:
     """
     files.safetensors()
     place = Path(os.path.realpath(folder))
-    if os.path.lexists(place) and not place.is_dir():
-        raise InputError(f"folder must be a recording; got {folder}, a file.")
     manifest = Manifest.read(place)
     for entry in manifest.entries:
         if entry.file is not None:

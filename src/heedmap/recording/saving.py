@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -130,7 +129,7 @@ def _unwritable(place: Path, error: OSError) -> InputError:
 def _sync(folder: Path) -> None:
     """Write a folder's list of names down to the disk, where folders can be opened for that."""
     if os.name == "posix":
-        number: Any = os.open(folder, os.O_RDONLY)
+        number = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(number)
         finally:
