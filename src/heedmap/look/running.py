@@ -171,6 +171,7 @@ def _seen(model: TextModel | AudioModel, encoded: Encoded) -> Seen:
     """Return the attention of a model over what it is fed."""
     with watch(model.model) as seen:
         model.run(encoded)
+    seen.model = model.name
     return seen
 
 

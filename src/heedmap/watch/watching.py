@@ -33,8 +33,6 @@ _ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 class Fixed:
     """What is known of one call that later calls do not add to."""
 
-    nbytes = 0
-
     def __init__(self, layer: Layer) -> None:
         """Hold it."""
         self._layer = layer
@@ -190,13 +188,16 @@ class Watcher:
         """Refuse a call that would take more than is allowed, before it is copied."""
         if self.max_bytes is None:
             return
-        taken = {entry.layer().name: entry.nbytes for entry in self.entries}
-        sizes = {name: call.query.nbytes + call.key.nbytes} | {}
-        if name in self._latest:
-            sizes[name] = call.query.nbytes + self._latest[name].nbytes // 8
-        total = sum(taken.values()) + sizes[name]
+        queries, keys = call.extent.queries, call.extent.keys
+        # A step of a decoding brings as many keys as queries.
+        new_keys = min(queries, keys) if name in self._latest else keys
+        new = call.query.nbytes + call.key.nbytes * new_keys // max(keys, 1)
+        taken: dict[str, int] = {name: new}
+        for entry in self.entries:
+            if isinstance(entry, Track):
+                taken[entry.name] = taken.get(entry.name, 0) + entry.nbytes
+        total = sum(taken.values())
         if total > self.max_bytes:
-            taken[name] = taken.get(name, 0) + sizes[name]
             largest = max(taken, key=lambda key: taken[key])
             raise BudgetError(
                 f"max_bytes must allow for the factors of every layer; got {self.max_bytes}, and "
