@@ -1,5 +1,6 @@
 """The functions through which attention passes, and what is done about each."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -40,9 +41,10 @@ def _multi_head(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """Look inside where that calls scaled_dot_product_attention; else make query and key again."""
     if not is_watched():
         return func(*args, **kwargs)
-    before, here.crosses = here.crosses, args[0] is not args[1]
+    given = inspect.signature(func).bind(*args, **kwargs).arguments
+    before, here.crosses = here.crosses, not _is_same(given["query"], given["key"])
     try:
-        if not kwargs.get("need_weights", True):
+        if not given.get("need_weights", True) and given["query"].ndim == 3:
             return func(*args, **kwargs)
         with inside_call():
             call = attempt(
@@ -54,6 +56,14 @@ def _multi_head(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             return result
     finally:
         here.crosses = before
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two are one sequence, turned perhaps on the way."""
+    if one is other:
+        return True
+    forms = ((t.data_ptr(), t.shape, t.stride()) for t in (one, other))
+    return len(set(forms)) == 1
 
 
 def _native(
