@@ -304,5 +304,11 @@ def run_eagerly() -> list[Undo]:
     """Let compiled code run as it was written, for as long as it is watched."""
     if "torch._dynamo" not in sys.modules:
         return []
+    from torch._dynamo.eval_frame import OptimizedModule
+
     stance = torch.compiler.set_stance("force_eager")
-    return [lambda: stance.__exit__(None, None, None)]
+    return [
+        lambda: stance.__exit__(None, None, None),
+        # Its own call warns wherever there are hooks for all modules, which change nothing here.
+        patch(OptimizedModule, "__call__", lambda _: nn.Module.__call__),
+    ]
