@@ -117,8 +117,12 @@ def _asking(function: Callable[..., Any]) -> Callable[..., Any]:
         except TypeError:
             return function(*args, **kwargs)
         before, here.interface = here.interface, asked
+        options = dict(kwargs)
+        if function.__module__.startswith("transformers.integrations"):
+            # Fused ones have no weights to give, and say so wherever they are asked.
+            options.pop("output_attentions", None)
         try:
-            result = _run(function, asked, args, kwargs)
+            result = _run(function, asked, args, options)
         finally:
             here.interface = before
         if isinstance(result, tuple) and len(result) == 2 and asked.weights is not None:

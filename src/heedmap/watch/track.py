@@ -159,8 +159,12 @@ class Track:
         assert step.stretches is not None
         query = self.query.tensor[:, :, -step.queries :]
         key = self.key.tensor[:, :, step.base :][:, :, : step.keys]
-        call = replace(self.form, query=query, key=key, bias=step.bias)
-        call.mask = simplest(Spans(*step.stretches), call.extent)
+        # A cache has room for keys that are not there yet.
+        keys, (first, last, valid) = key.shape[2], step.stretches
+        bias = None if step.bias is None else step.bias[..., :keys]
+        call = replace(self.form, query=query, key=key, bias=bias)
+        valid = None if valid is None else valid[:, :keys]
+        call.mask = simplest(Spans(first, last, valid), call.extent)
         return map_of_call(call)
 
     def along(self, rows: Int[Tensor, "step batch"]) -> AttentionMap:
