@@ -142,6 +142,30 @@ def test_no_worse_than_the_fused_kernel(dtype: torch.dtype, mask: str) -> None:
         torch.testing.assert_close(found.double(), exact[1], atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("backend", ["fused", "tiles", "reference"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mask", ["none", "causal and padding", "window"])
+@pytest.mark.parametrize("with_sinks", [False, True])
+def test_half_precision_is_rounded_once(
+    backend: str, dtype: torch.dtype, mask: str, with_sinks: bool
+) -> None:
+    torch.manual_seed(0)
+    given = [torch.randn(2, 4, n, 32).to(dtype) for n in (QUERIES, KEYS, KEYS)]
+    sinks = torch.randn(4).to(dtype) if with_sinks else None
+    outputs = []
+    for numbers, name in ((dtype, backend), (torch.float64, "reference")):
+        query, key, value = (t.to(numbers) for t in given)
+        problem, values = make_problem(
+            query, key, value, mask=MASKS[mask], scale=None, soft_cap=None, bias=None, sinks=sinks
+        )
+        assert values is not None
+        outputs.append(differentiable.run(problem, values, name)[0])
+    output, exact = outputs
+    assert output.dtype == dtype
+    step = torch.finfo(dtype).eps * torch.exp2(torch.frexp(exact).exponent - 1.0)
+    assert bool(((output.double() - exact).abs() <= step / 2 + 1e-6).all())
+
+
 @pytest.mark.parametrize("backend", ["fused", "tiles"])
 def test_gradients_of_gradients(backend: str) -> None:
     numbers = {"dtype": torch.float64, "requires_grad": True}

@@ -53,10 +53,12 @@ def forward(
 ]:
     """Return the output and the log-normaliser.
 
-    Cost: that of the fused kernel; memory of the output, and for masks other than causal and
-    padding one piece of the mask.
+    Cost: that of the fused kernel; memory of the output, for half precision of the inputs in
+    float32, and for masks other than causal and padding one piece of the mask.
     """
-    inputs = _same_width(problem, value)
+    # In half precision the kernel would round each weight before it takes the value.
+    query, key, values = (t.to(problem.compute_dtype) for t in _same_width(problem, value))
+    inputs = query, key, values
     pieces = _pieces(problem)
     if len(pieces) == 1 and pieces[0].is_whole(problem):
         output, normalizer = _run(problem, pieces[0], *inputs)
@@ -67,8 +69,8 @@ def forward(
     if problem.scoring.sinks is not None:
         both = torch.logaddexp(normalizer, problem.scoring.sinks[:, None])
         share = torch.exp(normalizer - both).masked_fill(both == -torch.inf, 0)
-        output, normalizer = (output * share[..., None]).to(output.dtype), both
-    return output, normalizer
+        output, normalizer = output * share[..., None], both
+    return output.to(value.dtype), normalizer
 
 
 def backward(
