@@ -191,6 +191,9 @@ class Track:
             query.append(self.query.tensor[rows, :, done : done + step.queries])
             done += step.queries
         whole = replace(self.form, query=torch.cat(query, dim=2), key=key)
+        if self.kind == "cross":
+            # Keys of another sequence stay in their rows, and with them what hides them.
+            lines = [lines[-1]] * len(lines)
         whole.mask = mask_of_steps(self.steps, lines, whole.extent)
         whole.bias = bias_of_steps(self.steps, lines, whole.extent)
         whole.lead = (*self.form.lead[:-2], *whole.extent[:2])[-len(self.form.lead) :]
@@ -207,13 +210,17 @@ def _form(call: Call) -> Call:
 def parents_of(
     new: Float[Tensor, "batch heads key head_dim"], old: Float[Tensor, "batch heads key head_dim"]
 ) -> Int[Tensor, " batch"] | None:
-    """Return which row of `old` each row of `new` is a copy of, None if one is no copy."""
+    """Return which row of `old` each row of `new` is a copy of, None if one is no copy.
+
+    Of equal rows the nearest: beams of one sample lie together.
+    """
     batch = len(new)
     if torch.equal(new, old):
         return torch.arange(batch, device=new.device)
     found = []
-    for row in new:
-        matches = (number for number in range(batch) if torch.equal(row, old[number]))
+    for place, row in enumerate(new):
+        near = sorted(range(batch), key=lambda number: abs(number - place))
+        matches = (number for number in near if torch.equal(row, old[number]))
         parent = next(matches, None)
         if parent is None:
             return None
