@@ -264,6 +264,16 @@ def test_both_ends_may_lie_beyond_the_keys() -> None:
     assert bound.key_range(2, 2, 4) == (4, 4)
 
 
+@pytest.mark.parametrize("backend", ["auto", "tiles", "reference"])
+def test_a_batch_of_nothing(backend: str) -> None:
+    query, key = torch.ones(0, 2, 3, 8), torch.ones(0, 2, 4, 8)
+    numbers = torch.zeros(0, 1, 3, dtype=torch.long)
+    mask = Spans(numbers, numbers)
+    output, weights = heedmap.attention(query, key, key, mask=mask, backend=backend)
+    assert output.shape == (0, 2, 3, 8)
+    assert weights.to_dense().shape == (0, 2, 3, 4)
+
+
 def test_bound_spans_keep_their_numbers() -> None:
     first, last = torch.zeros(1, 1, 3, dtype=torch.int32), torch.tensor([[[0, 1, 2]]])
     valid = torch.ones(1, 3, dtype=torch.bool)

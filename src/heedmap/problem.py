@@ -136,7 +136,7 @@ class Problem:
         self, matrices: Index, rows: Index, columns: Index
     ) -> Bool[Tensor, "#matrices #rows #columns"] | None:
         """Return which pairs of a block the mask shows, or None when it shows them all."""
-        if self.mask is None or not len(rows) or not len(columns):
+        if self.mask is None or not (len(matrices) and len(rows) and len(columns)):
             return None
         if isinstance(rows, range) and isinstance(columns, range):
             ends = min(rows), max(rows), min(columns), max(columns)
