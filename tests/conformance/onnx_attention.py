@@ -53,42 +53,30 @@ def attend(
     if table is not None and table.dtype == torch.bool:
         masks.append(Visible(table))
         table = None
-    # heedmap's softmax is float32 or better anyway.
-    doubled = options.get("softmax_precision") == TensorProto.DOUBLE
-    fine = torch.float64 if doubled else query.dtype
-    scoring = {"scale": options.get("scale"), "soft_cap": options.get("softcap") or None}
+    present = {"present_key": key, "present_value": value}
+    if options.get("softmax_precision") == TensorProto.DOUBLE:
+        # Every other precision is one that heedmap computes in, or exceeds, anyway.
+        query, key, value = query.double(), key.double(), value.double()
+    scale, cap = options.get("scale"), options.get("softcap") or None
     output, weights = heedmap.attention(
-        query.to(fine),
-        key.to(fine),
-        value.to(fine),
+        query,
+        key,
+        value,
         mask=reduce(and_, masks) if masks else None,
+        scale=scale,
+        soft_cap=cap,
         bias=table,
         backend=backend,
-        **scoring,
     )
-    output = output.to(query.dtype)
-    return {
-        "Y": output.transpose(1, 2).flatten(2) if inputs["Q"].ndim == 3 else output,
-        "present_key": key,
-        "present_value": value,
-        "qk_matmul_output": _scores(
-            options.get("qk_matmul_output_mode", RAW),
-            query.to(fine),
-            key.to(fine),
-            weights,
-            scoring,
-        ).to(query.dtype),
-    }
-
-
-def _scores(
-    mode: int, query: Tensor, key: Tensor, weights: AttentionMap, scoring: dict[str, Any]
-) -> Tensor:
-    if mode == RAW:
-        scoring = {"scale": scoring["scale"]}
+    mode = options.get("qk_matmul_output_mode", RAW)
     if mode in (RAW, CAPPED):
-        return AttentionMap.from_factors(query, key, **scoring).scores.to_dense()
-    return (weights.scores if mode == MASKED else weights).to_dense()
+        cap = cap if mode == CAPPED else None
+        cells = AttentionMap.from_factors(query, key, scale=scale, soft_cap=cap).scores
+    else:
+        cells = weights.scores if mode == MASKED else weights
+    given = inputs["Q"].dtype
+    folded = output.transpose(1, 2).flatten(2) if inputs["Q"].ndim == 3 else output
+    return present | {"Y": folded.to(given), "qk_matmul_output": cells.to_dense().to(given)}
 
 
 def _masks_of_places(

@@ -40,7 +40,8 @@ def draw(seed: int) -> Drawn:
     random = np.random.default_rng(seed)
     opset = _one(random, 23, 24, 25)
     # The suite allows an error of 10⁻⁷ and of a thousandth of the number. In float32 that leaves no
-    # room for sums of numbers of both signs, so there all are positive, as in the suite.
+    # room for sums of numbers of both signs, so there all are positive, as in the suite. In half
+    # precision the evaluator rounds at every step, which leaves no room at all.
     dtype = _one(random, np.float32, np.float64)
     numbers = random.random if dtype == np.float32 else random.standard_normal
     batch, kv_heads, group = _one(random, 0, 1, 1, 2, 3), _one(random, 1, 2), _one(random, 1, 3)
@@ -98,14 +99,12 @@ def evaluate(problem: Drawn) -> list[np.ndarray]:
 def _options(random: np.random.Generator, opset: int, dtype: type, head_dim: int) -> dict[str, Any]:
     # Where vectors have no entries the evaluator divides by √0.
     scale = _one(random, *(() if head_dim == 0 else (None,)), 0.0, 0.3, 2.0)
-    double = TensorProto.DOUBLE
+    precisions = [None, TensorProto.DOUBLE, *([TensorProto.FLOAT] if dtype == np.float32 else [])]
     options = {
         "is_causal": _one(random, None, 0, 1),
         "scale": scale,
         "softcap": _one(random, None, 0.0, 0.5, 3.0),
-        "softmax_precision": _one(
-            random, None, double, TensorProto.FLOAT if dtype == np.float32 else double
-        ),
+        "softmax_precision": _one(random, *precisions),
     }
     # With a cap, the evaluator gives capped scores for raw ones too, unlike its documentation.
     lowest = CAPPED if options["softcap"] else RAW
