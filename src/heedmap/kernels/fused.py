@@ -19,7 +19,10 @@ from heedmap.places import SIDE, split
 from heedmap.problem import Problem, all_finite
 
 PIECE_CELLS = 1 << 21
-"""How many cells of a mask are made at a time."""
+"""How many cells of a mask, over all samples and heads, are made at a time."""
+
+NARROWEST = 256
+"""How many keys a piece has at least, where there are that many: narrower ones cost time."""
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -181,11 +184,22 @@ def _pieces(problem: Problem) -> list[_Piece]:
         for part in padding:
             valid = part.valid if valid is None else valid & part.valid
         return [_Piece(*whole, is_causal=bool(causal), padding=valid)]
+    cells = PIECE_CELLS // _tables(problem)
     return [
         _Piece(rows, columns, is_masked=True)
-        for rows in split(queries, SIDE)
-        for columns in _within(problem.key_range(rows), PIECE_CELLS // len(rows))
+        for rows in split(queries, min(SIDE, cells // NARROWEST))
+        for columns in _within(problem.key_range(rows), cells // len(rows))
     ]
+
+
+def _tables(problem: Problem) -> int:
+    """Return how many tables of query × key the mask and the bias are: 1, or more by sample."""
+    batch, heads, _, _ = problem.extent
+    assert problem.mask is not None
+    first = range(1)
+    tables = len(problem.mask.tile(problem.places(range(batch * heads), first, first)))
+    bias = problem.scoring.bias
+    return tables if bias is None else max(tables, bias.shape[0] * bias.shape[1])
 
 
 def _within(bounds: tuple[int, int], step: int) -> list[range]:
