@@ -1,0 +1,30 @@
+"""Prints what became of each trap, where the traps alone were run."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .traps import OUTSIDE, TITLES
+
+HERE = Path(__file__).parent
+_NAME = re.compile(r"::test_([hum]\d\d)_")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print a line for each trap: its number, what became of its tests, what it is."""
+    asked = [Path(str(argument).split("::")[0]).resolve() for argument in config.args]
+    if any(HERE not in (path, *path.parents) for path in asked):
+        return
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for outcome in ("failed", "error", "skipped", "passed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            if match := _NAME.search(getattr(report, "nodeid", "")):
+                found[match[1].upper()][outcome] += 1
+    terminalreporter.section("traps")
+    for number, title in TITLES.items():
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in found[number].items())
+        told = counts or (f"outside: {OUTSIDE[number]}" if number in OUTSIDE else "not run")
+        terminalreporter.write_line(f"{number}  {told:10}  {title}")
