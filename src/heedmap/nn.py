@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from heedmap import reductions
 from heedmap.attention import attention
 from heedmap.attention_map import AttentionMap
-from heedmap.errors import ArgumentError, ShapeError, UnsupportedError
+from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from heedmap.masks import Causal, Mask, Padding
 from heedmap.places import as_numbers
 
@@ -113,6 +113,7 @@ class SelfAttention(nn.Module):
 
         Raises:
             ShapeError: for sizes that do not fit.
+            DTypeError: for what is no tensor, or a nested one.
             ArgumentError: for a mask with other numbers than 0 and 1.
 
         Cost: O(query · key) time; memory of the output.
@@ -200,6 +201,9 @@ class SelfAttention(nn.Module):
         return ", ".join(words)
 
     def _check(self, name: str, given: Tensor, features: int) -> None:
+        _require_tensor(name, given)
+        if given.is_nested:
+            raise DTypeError(f"{name} must be an ordinary tensor; got a nested one. Pad it.")
         if given.ndim != 3 or given.shape[-1] != features:
             raise ShapeError(
                 f"{name} must be [batch, positions, features] with {features} features; "
@@ -209,6 +213,7 @@ class SelfAttention(nn.Module):
     def _mask(self, mask: Tensor | None, source: Tensor) -> Mask | None:
         if mask is None:
             return None
+        _require_tensor("mask", mask)
         if mask.shape != source.shape[:2]:
             raise ShapeError(
                 f"mask must be [batch, positions] = {list(source.shape[:2])}; "
@@ -220,6 +225,11 @@ class SelfAttention(nn.Module):
         if self.num_heads == 1:
             return projected
         return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _require_tensor(name: str, given: object) -> None:
+    if not isinstance(given, Tensor):
+        raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
 
 
 def _without_junk(source: Tensor, valid: Tensor) -> Tensor:
