@@ -9,6 +9,7 @@ import heedmap
 from heedmap import AttentionMap
 from heedmap.layers import Layer
 from heedmap.lazy_weights import leaves
+from heedmap.problem import Problem
 
 
 def dense_weights(
@@ -47,7 +48,12 @@ def watch_once(model: nn.Module, *inputs: Tensor) -> Layer:
     return layer
 
 
+def problem_of(weights: AttentionMap) -> Problem:
+    """Return what a map holds: query, key, mask and scoring."""
+    (leaf,) = leaves(weights._rule)
+    return leaf.problem
+
+
 def key_of(weights: AttentionMap) -> Tensor:
     """Return the key that a map holds, ``[batch, kv_heads, key, head_dim]``."""
-    (leaf,) = leaves(weights._rule)
-    return leaf.problem.key
+    return problem_of(weights).key

@@ -14,7 +14,6 @@ LEFT = torch.tensor([[1] * 11, [0] * 4 + [1] * 7])
 NONE = torch.zeros(BATCH, 1, dtype=torch.bool)
 
 PICTURES = torch.linspace(-1, 1, 2 * 3 * 16 * 16).sin().reshape(2, 3, 16, 16)
-LARGE_PICTURES = torch.linspace(-1, 1, 2 * 3 * 32 * 32).sin().reshape(2, 3, 32, 32)
 SOUND = torch.linspace(0, 400, 1200).sin().reshape(2, 600)
 SPECTRA = torch.linspace(0, 400, 2 * 80 * 60).sin().reshape(2, 80, 60)
 

@@ -12,10 +12,8 @@ from heedmap import AttentionMap
 from .models import GROUPED, IDS, KINDS, LEFT, RIGHT, SPECTRA, T5, WHISPER, make
 from .test_models import require_weights, same
 
-CASES = [
-    (name, way) for name, kind in KINDS.items() for way in kind.implementations if way != "eager"
-]
-TWO_STACKS = [name for name, kind in KINDS.items() if len(kind.stacks) > 1]
+CASES = [(name, "sdpa") for name, kind in KINDS.items() if "sdpa" in kind.implementations]
+CASES += [(name, "flex_attention") for name in ("llama", "soft-cap", "bart")]
 
 
 @pytest.mark.usefixtures("flex_without_compiler")

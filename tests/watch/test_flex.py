@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+import heedmap
+
 from .dense import dense_weights, key_of, require_close, watch_once
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 130, 8
@@ -149,3 +151,49 @@ def test_one_set_of_keys_for_all_samples() -> None:
     layer = watch_once(Flex(block_mask=block_mask), query, key[:1], value[:1])
     visible = MASKS["documents"][3]
     require_close(layer.weights, dense_weights(query, key[:1], visible=visible))
+
+
+def test_a_mask_is_kept_apart_from_the_models_tensors() -> None:
+    documents = DOCUMENTS.clone()
+
+    def function(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        del head
+        return (documents[batch, query] == documents[batch, key]) & (query >= key)
+
+    block_mask = create_block_mask(function, BATCH, None, LENGTH, LENGTH, "cpu")
+    model = nn.ModuleList([Flex(block_mask=block_mask) for _ in range(3)])
+    query, key, value = factors()
+    with heedmap.watch(model) as seen:
+        for layer in model:
+            layer(query, key, value)
+    documents.zero_()
+    expected = dense_weights(query, key, visible=MASKS["documents"][3])
+    for weights in seen:
+        require_close(weights, expected)
+
+
+def test_many_cells() -> None:
+    length = 1100
+    block_mask = create_block_mask(causal, None, None, length, length, "cpu")
+    tensors = [torch.randn(1, 1, length, 4) for _ in range(3)]
+    model = Flex(block_mask=block_mask)
+    with heedmap.watch(model) as seen:
+        model(*tensors)
+    assert seen.layer(0).kind == "causal"
+    rows = seen[0][0, 0, 1000:1003].to_dense()
+    assert [int(row.nonzero().max()) for row in rows] == [1000, 1001, 1002]
+
+
+@pytest.mark.parametrize("batch", [None, BATCH])
+def test_padding_of_all_samples_or_of_each(batch: int | None) -> None:
+    valid = torch.ones(BATCH, LENGTH, dtype=torch.bool)
+    valid[:, 100:] = False
+
+    def function(sample: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        del head, query
+        return valid[0 if batch is None else sample, key]
+
+    block_mask = create_block_mask(function, batch, None, LENGTH, LENGTH, "cpu")
+    query, key, value = factors()
+    layer = watch_once(Flex(block_mask=block_mask), query, key, value)
+    require_close(layer.weights, dense_weights(query, key, visible=valid[:, None, None]))

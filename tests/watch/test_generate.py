@@ -84,6 +84,13 @@ CASES = [
     for way in writer.implementations
     for cache in ("dynamic", "static")
 ]
+CASES += [(name, "flex_attention", "dynamic") for name in ("llama", "every other layer slides")]
+CASES_IN_MODES = [(*case, torch.no_grad) for case in CASES]
+# Where no version tells that a cache was written into.
+CASES_IN_MODES += [
+    (name, "sdpa", "static", torch.inference_mode)
+    for name in ("llama", "sliding window", "every other layer slides", "t5", "whisper")
+]
 
 
 def one_pass(writer: Writer, sequences: Tensor, inputs: dict[str, Tensor]) -> list[Tensor]:
@@ -112,8 +119,8 @@ def require(seen: Seen, expected: list[Tensor], rows: slice | Tensor = slice(Non
         assert bool(live[:, :, -STEPS + 1 :].all())
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize(("name", "implementation", "cache"), CASES)
+@pytest.mark.usefixtures("flex_without_compiler")
+@pytest.mark.parametrize(("name", "implementation", "cache", "mode"), CASES_IN_MODES)
 def test_the_steps_are_one_map(name: str, implementation: str, cache: str, mode: Any) -> None:
     writer = WRITERS[name]
     model = writer.make(implementation)

@@ -86,7 +86,7 @@ def _flex(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not is_watched():
         return func(*args, **kwargs)
     with inside_call():
-        call = attempt("flex_attention", lambda: flex.read(*args, **kwargs))
+        call = attempt("flex_attention", lambda: flex.read(here.reader, *args, **kwargs))
         result = func(*args, **kwargs)
         if call:
             call.output = result[0]

@@ -10,6 +10,7 @@ from torch import Tensor
 from heedmap.masks import Extent, Mask
 from heedmap.places import Places
 from heedmap.watch.call import Call
+from heedmap.watch.mask_reading import MaskReader
 
 _BLOCK = ((0, 0, None, None), (None, None, 0, None), (None, None, None, 0))
 _CELLS = ((0, 0, 0, 0),)
@@ -46,7 +47,23 @@ class ChangedScores:
         return _spread(self.function, places, scores).to(scores.dtype)
 
 
+def read_mask(
+    reader: MaskReader, block_mask: tuple[Any, ...], extent: Extent, device: torch.device
+) -> Mask | None:
+    """Return the mask that a block mask says, taken apart; None where it hides nothing."""
+    blocks: Tensor = block_mask[2]
+    function: Any = block_mask[-1]
+    if getattr(function, "__name__", "") == "noop_mask":
+        return None
+    # Its blocks are of one sample, or one head, where it is the same for all.
+    asked = extent._replace(
+        batch=min(blocks.shape[0], extent.batch), heads=min(blocks.shape[1], extent.heads)
+    )
+    return reader.read_rule(VisibleWhere(function), function, asked, extent, device)
+
+
 def read(
+    reader: MaskReader,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -60,22 +77,18 @@ def read(
     del kernel_options, buffers
     batch = torch.broadcast_shapes(query.shape[:1], key.shape[:1])[0]
     query, key, value = (t.expand(batch, -1, -1, -1) for t in (query, key, value))
-    mask_mod = block_mask[-1]
+    extent = Extent(batch, query.shape[1], query.shape[2], key.shape[2])
+    changes = getattr(score_mod, "__name__", "") != "_identity"
     return Call(
         door="flex_attention",
         query=query,
         key=key,
         value=value,
         lead=tuple(query.shape[:2]),
-        mask=None if _is_nothing(mask_mod) else VisibleWhere(mask_mod),
+        mask=read_mask(reader, block_mask, extent, query.device),
         scale=scale,
-        score_change=None if _is_nothing(score_mod) else ChangedScores(score_mod),
+        score_change=ChangedScores(score_mod) if changes else None,
     )
-
-
-def _is_nothing(mod: Any) -> bool:
-    """Whether a function is the one that flex_attention puts where none is given."""
-    return mod is None or getattr(mod, "__name__", "") in ("noop_mask", "_identity")
 
 
 def _spread(function: Any, places: Places, scores: Tensor | None = None) -> Tensor:

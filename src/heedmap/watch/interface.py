@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from heedmap.masks import Causal, Extent, Padding, Window
 from heedmap.watch.call import Call
-from heedmap.watch.flex import VisibleWhere
+from heedmap.watch.flex import read_mask
 from heedmap.watch.interception import (
     Undo,
     attempt,
@@ -196,8 +196,10 @@ def _read_flex(asked: Asked) -> Call:
         given = asked.mask[..., : call.extent.keys]
         call.mask, call.bias = here.reader.read(given, call.extent)
     else:
-        mask = None if asked.mask is None else VisibleWhere(asked.mask.mask_mod)
-        call = _call(asked, "flex_attention", mask=mask)
+        call = _call(asked, "flex_attention")
+        if asked.mask is not None:
+            blocks = asked.mask.as_tuple()
+            call.mask = read_mask(here.reader, blocks, call.extent, call.query.device)
     if (bias := asked.options.get("position_bias")) is not None:
         call.bias = _sum(call.bias, bias)
     return call

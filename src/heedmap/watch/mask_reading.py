@@ -5,6 +5,7 @@ not kept. A model gives the same table to layer after layer, so what was read is
 the model has run through.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,10 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from heedmap.masks import Causal, Extent, Mask, Padding, Spans, Visible
-from heedmap.watch.spans import Stretches
+from heedmap.watch.spans import Stretches, spans_of_cells
+
+MOST_CELLS = 1 << 26
+"""Of how many cells a function is asked what it says of them, so as to keep that and not it."""
 
 
 class Read(NamedTuple):
@@ -29,6 +33,7 @@ class MaskReader:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._known: dict[tuple[object, ...], tuple[StorageWeakRef, Read]] = {}
+        self._rules: dict[tuple[int, Extent], tuple[object, Mask | None]] = {}
 
     def read(self, given: Tensor | None, sizes: Extent, *, hides: bool = False) -> Read:
         """Return the meaning of a mask of PyTorch's: of truth values, or of scores to add.
@@ -52,9 +57,30 @@ class MaskReader:
             self._known[place] = memory, read
         return self._known[place][1]
 
+    def read_rule(
+        self, rule: Mask, function: object, asked: Extent, sizes: Extent, device: torch.device
+    ) -> Mask | None:
+        """Return the meaning of a mask that is a function of places, kept apart from the function.
+
+        Args:
+            rule: The mask.
+            function: What it asks; it may look at tensors of the model.
+            asked: Sizes of 1 for batch or heads of which the function does not make a difference.
+            sizes: Batch, heads, queries, keys.
+            device: Where the function's tensors are.
+        """
+        if math.prod(asked) > MOST_CELLS:
+            return rule
+        place = id(function), asked
+        if place not in self._rules:
+            spans = spans_of_cells(rule, asked, device)
+            self._rules[place] = function, rule if spans is None else simplest(spans, sizes)
+        return self._rules[place][1]
+
     def forget(self) -> None:
         """Forget all: after a pass of the model its tables are made anew."""
         self._known.clear()
+        self._rules.clear()
 
 
 def _read(given: Shaped[Tensor, "..."], sizes: Extent, hides: bool) -> Read:
