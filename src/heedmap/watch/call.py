@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from heedmap.masks import Extent, Mask, Spans
@@ -48,7 +48,7 @@ class Call:
     sinks: Float[Tensor, " heads"] | None = None
     score_change: ScoreChange | None = None
     crosses: bool | None = None
-    dense: Float[Tensor, "batch heads query key"] | None = None
+    dense: Float[Tensor, "batch heads rows columns"] | None = None
     output: Float[Tensor, "batch heads query value_dim"] | None = None
     dropout: bool = False
     understood: bool = True
@@ -62,7 +62,7 @@ class Call:
         return Extent(batch, heads, queries, self.key.shape[2])
 
 
-def stacked(tensor: Tensor, lead: tuple[int, ...]) -> Float[Tensor, "batch heads positions dim"]:
+def stacked(tensor: Tensor, lead: tuple[int, ...]) -> Shaped[Tensor, "batch heads positions dim"]:
     """Return ``[..., positions, dim]`` with its leading dimensions spread to `lead`, as two."""
     tensor = tensor.expand(*lead, *tensor.shape[-2:])
     if len(lead) == 2:

@@ -154,22 +154,22 @@ def read_native_layer(
     norm_bias_1: Tensor,
     norm_weight_2: Tensor,
     norm_bias_2: Tensor,
-    *linear: Tensor,
+    linear_weight_1: Tensor,
+    linear_bias_1: Tensor,
+    linear_weight_2: Tensor,
+    linear_bias_2: Tensor,
     mask: Tensor | None = None,
     mask_type: int | None = None,
 ) -> Call:
-    """Return what a call of the C++ encoder layer is made of.
-
-    Its last arguments are the weights and biases of two linear layers, the mask and its type.
-    """
+    """Return what a call of the C++ encoder layer is made of."""
     del proj_weight, proj_bias, use_gelu, norm_weight_2, norm_bias_2
-    rest: list[Any] = [*linear[4:], mask, mask_type]
+    del linear_weight_1, linear_bias_1, linear_weight_2, linear_bias_2
     if norm_first:
         src = F.layer_norm(src, (embed_dim,), norm_weight_1, norm_bias_1, eps)
     call = read_native(
         *(reader, src, src, src, embed_dim, num_heads, qkv_weight, qkv_bias),
-        mask=rest[0],
-        mask_type=rest[1],
+        mask=mask,
+        mask_type=mask_type,
     )
     call.door, call.part = "_transformer_encoder_layer_fwd", "self_attn"
     return call
