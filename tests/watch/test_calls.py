@@ -199,3 +199,45 @@ def test_later_writes_reach_no_map(mode: Callable[[], Any]) -> None:
         for tensor in (query, key, value, mask):
             tensor.zero_()
     require_close(seen[0], expected)
+
+
+UNREADABLE: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "scores that are no numbers": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, torch.full((5, 5), torch.nan)),
+        "bias must hold finite numbers",
+    ),
+    "a scale that is no number": (
+        lambda x: (x @ x.mT * torch.nan).softmax(-1) @ x,
+        "scale must be a finite number",
+    ),
+    "one sample of many": (
+        lambda x: torch.vmap(lambda y: F.scaled_dot_product_attention(y, y, y))(x),
+        "one sample of it under torch.func.vmap",
+    ),
+}
+
+
+class Step(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_what_has_no_weights_is_named_and_does_not_stop_the_model(case: str) -> None:
+    function, reason = UNREADABLE[case]
+    model = nn.ModuleList([Step(function), Step(lambda x: (x @ x.mT).softmax(-1) @ x)])
+    x = factors((2, 4))[0]
+    alone = function(x)
+    with heedmap.watch(model) as seen:
+        watched = model[0](x)
+        model[1](x)
+    torch.testing.assert_close(alone, watched, rtol=0, atol=0, equal_nan=True)
+    assert seen.names == ["1"]
+    ((name, told),) = seen.missed
+    assert name == "0"
+    assert reason in told

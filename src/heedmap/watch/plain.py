@@ -51,7 +51,8 @@ def _version(tensor: Tensor) -> int:
 
 def follow(trail: Trail, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of `FOLLOWED` and note what its result is."""
-    known = [trail[arg] for arg in args[:3]] if len(trail) else []
+    given = args[:3] or (kwargs.get("input"),)
+    known = [trail[arg] for arg in given] if len(trail) else []
     known += [None] * (3 - len(known))
     result = func(*args, **kwargs)
     if any(known) or func in SOFTMAXES:

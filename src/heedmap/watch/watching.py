@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from heedmap.attention_map import AttentionMap
-from heedmap.errors import ArgumentError, BudgetError, ModelError
+from heedmap.errors import ArgumentError, BudgetError, HeedmapError, ModelError
 from heedmap.layers import Layer
 from heedmap.seen import Seen
 from heedmap.summary import Summary
@@ -105,11 +105,17 @@ class Watcher:
         """Keep what is wanted of a call; return how to get its weights, if they are kept."""
         with self._lock, torch.inference_mode(False), torch.set_grad_enabled(self.grad):
             place = self._places.setdefault(name, len(self._places))
+            try:
+                call = self._checked(call)
+            except HeedmapError as error:
+                # NaN among what is added to scores, one sample of torch.vmap: no reason to stop.
+                self.miss(name, call.door, f"it has no weights that can be kept ({error})")
+                return None
             kind = kind_of(name, module, call)
             if not self.choice.wants(name, place):
                 self._leave_out(name, kind, call)
                 return None
-            call = self.choice.of(self._checked(call))
+            call = self.choice.of(call)
             if self.grad:
                 return self._hold(name, kind, call, map_of_call(call, grad=True), "factors")
             call = _detached(call)
@@ -119,14 +125,14 @@ class Watcher:
             return self._track(name, kind, call)
 
     def _checked(self, call: Call) -> Call:
-        """Return the call by its factors, or by its weights where the factors do not give them."""
-        if call.dense is None:
-            return call
-        if call.understood:
-            alone = replace(call, dense=None)
-            if agrees(call, problem_of(_detached(alone))):
-                return alone
-        return call
+        """Return the call by its factors, or by its weights where the factors do not give them.
+
+        Raises:
+            HeedmapError: if there are no factors that pose a problem.
+        """
+        alone = replace(call, dense=None)
+        problem = problem_of(_detached(alone))
+        return alone if call.understood and agrees(call, problem) else call
 
     def _leave_out(self, name: str, kind: Any, call: Call) -> None:
         if name not in self._unwanted:
