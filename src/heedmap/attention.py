@@ -8,10 +8,11 @@ from heedmap.errors import ArgumentError, DTypeError
 from heedmap.kernels import differentiable
 from heedmap.lazy_weights import LogNormalizer, Trace
 from heedmap.masks import Mask
-from heedmap.precision import exactly
+from heedmap.precision import exactly, never_compiled
 from heedmap.problem import make_problem
 
 
+@never_compiled
 def attention(
     query: Float[Tensor, "*batch_heads query head_dim"],
     key: Float[Tensor, "*batch_kv_heads key head_dim"],

@@ -30,6 +30,7 @@ from heedmap.lazy_weights import (
 )
 from heedmap.map_cells import densify, describe
 from heedmap.masks import Mask
+from heedmap.precision import never_compiled
 from heedmap.problem import Problem, make_problem
 from heedmap.scoring import Scoring
 from heedmap.summary import Summary, summarize
@@ -82,6 +83,7 @@ class AttentionMap(Tensor):
         """Do nothing: `__new__` has done it."""
 
     @classmethod
+    @never_compiled
     def from_factors(
         cls,
         query: Float[Tensor, "*batch_heads query head_dim"],
@@ -144,6 +146,7 @@ class AttentionMap(Tensor):
     # What a map can be asked beyond what a tensor can.
 
     @property
+    @never_compiled
     def log_normalizer(self) -> Float[Tensor, "*batch_heads query"]:
         """The natural logarithm of what each row's softmax divides by; −inf for an empty row.
 
@@ -171,6 +174,7 @@ class AttentionMap(Tensor):
         names = sorted({leaf.normalizer.backend for leaf in leaves(self._rule)})
         return ", ".join(names) or "dense"
 
+    @never_compiled
     def entropy(self) -> Float[Tensor, "*lead query"]:
         """Return the entropy of each row, −Σ p·ln p, in nats; 0 for an empty row.
 
@@ -182,6 +186,7 @@ class AttentionMap(Tensor):
         """
         return self._fold(reductions.entropy(self._matrix("entropy")))
 
+    @never_compiled
     def received(self) -> Float[Tensor, "*lead key"]:
         """Return how much each key is looked at in all: the sums of the columns.
 
@@ -189,6 +194,7 @@ class AttentionMap(Tensor):
         """
         return self._fold(reductions.column_sums(self._matrix("received")))
 
+    @never_compiled
     def pool(
         self, rows: int, columns: int, how: str = "mean"
     ) -> Float[Tensor, "*lead rows columns"]:
@@ -207,6 +213,7 @@ class AttentionMap(Tensor):
         _check_pool(rows, columns, how)
         return self._fold(reductions.pool(self._matrix("pool"), rows, columns, how))
 
+    @never_compiled
     def edges(self, threshold: float) -> tuple[Int[Tensor, "edges dims"], Float[Tensor, " edges"]]:
         """Return where the weights are at least `threshold`, and these weights, in index order.
 
@@ -227,6 +234,7 @@ class AttentionMap(Tensor):
             rest = rest // size
         return torch.stack([*lead, place[:, 1], place[:, 2]], dim=1), value.to(self.dtype)
 
+    @never_compiled
     def summarize(self, *, top: int = 0, pool: tuple[int, int] | None = None) -> Summary:
         """Return received and entropy, and if asked top keys and a picture, in one pass.
 
@@ -251,6 +259,7 @@ class AttentionMap(Tensor):
         answers = summarize(self._matrix("summarize"), top=top, pool=pool)
         return Summary(top, pool, answers.folded(self._lead, self.dtype))
 
+    @never_compiled
     def to_dense(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, max_bytes: int | None = None
     ) -> Tensor:

@@ -1,8 +1,22 @@
 """Where numbers are computed as promised, whatever the caller's block says."""
 
+import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
+from torch._C._functorch import (
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+)
+
+from heedmap.errors import UnsupportedError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _AS_IT_IS = nullcontext()
 
@@ -21,3 +35,37 @@ def exactly() -> AbstractContextManager[object]:
     for device in devices:
         stack.enter_context(torch.autocast(device, enabled=False))
     return stack
+
+
+def never_compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that torch.compile calls as it is written, between its graphs.
+
+    What it does depends on what stands in the tensors, which a graph may not ask.
+
+    >>> never_compiled(len)("abc")
+    3
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        # To disable it beforehand would load the compiler, a second, for everybody.
+        if torch.compiler.is_compiling():
+            as_written: Any = torch.compiler.disable(function)
+            return as_written(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def refuse_mapped(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor that stands for each sample of a batch, hidden by torch.func.vmap.
+
+    Raises:
+        UnsupportedError: for such a tensor, at whatever depth of torch.func's transforms.
+    """
+    while is_functorch_wrapped_tensor(tensor):
+        if is_batchedtensor(tensor):
+            raise UnsupportedError(
+                f"{name} must be a whole tensor; got a sample of it, by vmap. Give the whole batch."
+            )
+        tensor = get_unwrapped(tensor)

@@ -20,7 +20,7 @@ from heedmap.map_cells import densify
 from heedmap.map_functions import cells, kinds, reduced, shapes
 from heedmap.map_functions.gradients import gradient
 from heedmap.map_functions.table import TABLE
-from heedmap.precision import exactly
+from heedmap.precision import exactly, never_compiled
 
 __all__ = ["call", "cells", "kinds", "reduced", "shapes"]
 
@@ -46,6 +46,7 @@ _WRITES = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "_
            "retain_grad", "register_hook"}  # fmt: skip
 
 
+@never_compiled
 def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Do a torch function that has met a map."""
     if func is torch.autograd.grad:
