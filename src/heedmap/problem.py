@@ -15,7 +15,9 @@ from torch import Tensor
 
 from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
+from heedmap.masks.base import require_tensor
 from heedmap.places import Index, Places, as_numbers, look_up, pick
+from heedmap.precision import refuse_mapped
 from heedmap.scoring import ScoreChange, Scoring, make_scoring
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -232,11 +234,13 @@ def make_problem(
         DTypeError: for number types that are not floating point or not the same.
         ShapeError: for sizes that do not fit.
         ArgumentError: for a mask, scale, cap, bias or sinks that make no sense.
+        UnsupportedError: under ``torch.func.vmap``.
     """
     _check_tensors(query, key, value)
     for name, given in (("bias", bias), ("sinks", sinks)):
-        if given is not None and not isinstance(given, Tensor):
-            raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
+        if given is not None:
+            require_tensor(name, given)
+            refuse_mapped(name, given)
     if not torch.is_grad_enabled():
         # What is made without gradients stays so, as a tensor of weights would.
         query, key = _without_gradient(query), _without_gradient(key)
@@ -291,6 +295,7 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:
             continue
         if not isinstance(tensor, Tensor):
             raise DTypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}.")
+        refuse_mapped(name, tensor)
         _check_kind(name, tensor)
         if (
             tensor.dtype != query.dtype

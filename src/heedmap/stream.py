@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
+from heedmap.errors import UnsupportedError
 from heedmap.lazy import LazyMatrix
 from heedmap.places import Block, blocks
 from heedmap.precision import exactly
@@ -57,6 +59,11 @@ def add_up(
     differentiable = torch.is_grad_enabled() and dtype.is_floating_point
     if differentiable and (rule.requires_grad() or any(t.requires_grad for t in further)):
         own = rule.tensors()
+        if any(map(is_functorch_wrapped_tensor, (*own, *further))):
+            raise UnsupportedError(
+                "query and key must be ordinary tensors for gradients of what is added up over a "
+                "map; got those of torch.func. Use torch.autograd.grad, or to_dense() first."
+            )
         given = (rule, tuple(shapes), visit, dtype, len(own))
         return list(_AddUp.apply(*given, *own, *further))  # pyright: ignore
     with torch.no_grad(), exactly():

@@ -66,12 +66,18 @@ def _listed(problem: Problem, grads: Gradients) -> list[Tensor | None]:
 
 class _Output(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, problem: Problem, backend: str, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        output, normalizer = KERNELS[backend].forward(problem, inputs[-1])
-        ctx.save_for_backward(*inputs, output, normalizer)
-        ctx.mark_non_differentiable(normalizer)
-        ctx.problem, ctx.backend = problem, backend
-        return output, normalizer
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        problem: Problem, backend: str, *inputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        # Within torch.func, these are the numbers and those of the problem only stand for them.
+        *tensors, value = inputs
+        return KERNELS[backend].forward(_rebuilt(problem, tensors), value)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.problem, ctx.backend, *tensors = inputs
+        ctx.save_for_backward(*tensors, *output)
+        ctx.mark_non_differentiable(output[1])
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -92,10 +98,17 @@ class _Output(torch.autograd.Function):
 
 class _LogNormalizer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, problem: Problem, known: Tensor, backend: str, *inputs: Tensor) -> Tensor:
-        ctx.save_for_backward(*inputs, known)
-        ctx.problem, ctx.backend = problem, backend
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        problem: Problem, known: Tensor, backend: str, *inputs: Tensor
+    ) -> Tensor:
+        del problem, backend, inputs
         return known.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        del output
+        ctx.problem, known, ctx.backend, *tensors = inputs
+        ctx.save_for_backward(*tensors, known)
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from heedmap.kernels.gradients import Gradients
 from heedmap.masks import Causal, Padding, parts_of
@@ -31,11 +32,11 @@ _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.
 def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"]) -> bool:
     """Return whether the fused kernel computes this problem exactly as promised.
 
-    It knows no soft-cap, gives no gradient to a bias, lets NaN in a hidden slot through, and
-    multiplies the −inf of its causal mask by the scale.
+    It knows no soft-cap, gives no gradient to a bias, lets NaN in a hidden slot through, multiplies
+    the −inf of its causal mask by the scale, and has no forward derivative.
     """
     scoring, query = problem.scoring, problem.query
-    if not query.is_cpu or not problem.clean:
+    if not query.is_cpu or not problem.clean or forward_ad._current_level >= 0:
         return False
     if scoring.soft_cap is not None or scoring.change is not None:
         return False
