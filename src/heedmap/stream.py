@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from heedmap.errors import UnsupportedError
 from heedmap.lazy import LazyMatrix
 from heedmap.places import Block, blocks
-from heedmap.precision import exactly
+from heedmap.precision import exactly, refuse_mapped
 
 
 class Share(NamedTuple):
@@ -59,11 +58,6 @@ def add_up(
     differentiable = torch.is_grad_enabled() and dtype.is_floating_point
     if differentiable and (rule.requires_grad() or any(t.requires_grad for t in further)):
         own = rule.tensors()
-        if any(map(is_functorch_wrapped_tensor, (*own, *further))):
-            raise UnsupportedError(
-                "query and key must be ordinary tensors for gradients of what is added up over a "
-                "map; got those of torch.func. Use torch.autograd.grad, or to_dense() first."
-            )
         given = (rule, tuple(shapes), visit, dtype, len(own))
         return list(_AddUp.apply(*given, *own, *further))  # pyright: ignore
     with torch.no_grad(), exactly():
@@ -105,8 +99,7 @@ def live_blocks(rule: LazyMatrix, wide: bool = False) -> list[Block]:
 
 class _AddUp(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         rule: LazyMatrix,
         shapes: tuple[tuple[int, ...], ...],
         visit: Visit,
@@ -114,11 +107,19 @@ class _AddUp(torch.autograd.Function):
         own: int,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(*tensors)
-        ctx.rule, ctx.visit, ctx.own = rule, visit, own
-        ctx.set_materialize_grads(False)
+        if any(map(is_functorch_wrapped_tensor, rule.tensors())):
+            # The tensors of the rule only stand for these, which are one level further down.
+            remaining = iter(tensors[:own])
+            rule = rule.map_tensors(lambda _: next(remaining))
         with exactly():
             return tuple(_pass(rule, shapes, visit, tensors[own:], dtype))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        del output
+        ctx.rule, _, ctx.visit, _, ctx.own, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -129,12 +130,16 @@ class _AddUp(torch.autograd.Function):
 
     @staticmethod
     def _gradients(ctx: Any, upward: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        for gradient in upward:
+            if gradient is not None:
+                refuse_mapped("gradient", gradient)
         again = torch.is_grad_enabled()
         wanted = [number for number, want in enumerate(ctx.needs_input_grad[5:]) if want]
         tensors = list(ctx.saved_tensors)
-        if not again:
-            for number in wanted:
-                tensors[number] = tensors[number].detach().requires_grad_()
+        for number in wanted:
+            # A view stands for itself alone, where a tensor is two of these or made of another.
+            given = tensors[number]
+            tensors[number] = given.view_as(given) if again else given.detach().requires_grad_()
         remaining = iter(tensors[: ctx.own])
         rule = ctx.rule.map_tensors(lambda _: next(remaining))
         sums: dict[int, Tensor] = {}

@@ -10,7 +10,7 @@ from torch import Tensor
 from heedmap import budget
 from heedmap.kernels import fused, reference, tiles
 from heedmap.kernels.gradients import Gradients
-from heedmap.precision import exactly
+from heedmap.precision import exactly, refuse_mapped
 from heedmap.problem import Problem
 
 KERNELS = {"fused": fused, "tiles": tiles, "reference": reference}
@@ -83,7 +83,9 @@ class _Output(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, d_output: Tensor, _: Tensor
     ) -> tuple[Tensor | None, ...]:
-        *tensors, value, output, normalizer = ctx.saved_tensors
+        refuse_mapped("gradient", d_output)
+        *inputs, output, normalizer = ctx.saved_tensors
+        *tensors, value = _apart(inputs)
         problem = _rebuilt(ctx.problem, tensors)
         if torch.is_grad_enabled():
             _require_room(problem)
@@ -114,7 +116,9 @@ class _LogNormalizer(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, d_normalizer: Tensor
     ) -> tuple[Tensor | None, ...]:
-        *tensors, normalizer = ctx.saved_tensors
+        refuse_mapped("gradient", d_normalizer)
+        *inputs, normalizer = ctx.saved_tensors
+        tensors = _apart(inputs)
         problem = _rebuilt(ctx.problem, tensors)
         if torch.is_grad_enabled():
             _require_room(problem)
@@ -134,6 +138,11 @@ def _require_room(problem: Problem) -> None:
     shape = tuple(problem.extent)
     size = torch.finfo(problem.compute_dtype).bits // 8
     budget.require(math.prod(shape) * size, shape, "a gradient of a gradient", None)
+
+
+def _apart(tensors: list[Tensor]) -> list[Tensor]:
+    """Return views, so that one tensor that is query, key and value has a gradient as each."""
+    return [tensor.view_as(tensor) for tensor in tensors]
 
 
 def _again(
