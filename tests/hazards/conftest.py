@@ -24,7 +24,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             if match := _NAME.search(getattr(report, "nodeid", "")):
                 found[match[1].upper()][outcome] += 1
     terminalreporter.section("traps")
+    told = 0
     for number, title in TITLES.items():
         counts = ", ".join(f"{count} {outcome}" for outcome, count in found[number].items())
-        told = counts or (f"outside: {OUTSIDE[number]}" if number in OUTSIDE else "not run")
-        terminalreporter.write_line(f"{number}  {told:10}  {title}")
+        if number in OUTSIDE:
+            counts = f"outside: {OUTSIDE[number]}"
+        if counts:
+            told += 1
+            terminalreporter.write_line(f"{number}  {counts:10}  {title}")
+    terminalreporter.write_line(f"{told} of {len(TITLES)} traps")

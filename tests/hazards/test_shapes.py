@@ -240,7 +240,7 @@ def test_h42_nested_tensors_are_refused_with_what_to_do(layout: torch.layout) ->
     ragged = torch.nested.nested_tensor([draw(3, 8), draw(5, 8)], layout=layout)
     with pytest.raises(DTypeError, match=r"Pad it and give mask=Padding.*mask=Documents"):
         heedmap.attention(ragged, ragged, ragged)
-    with pytest.raises(DTypeError, match="x must be .* got a nested one"):
+    with pytest.raises(DTypeError, match=r"x must be .* got a nested one"):
         plain_layer(8)(ragged)
 
 
