@@ -212,7 +212,7 @@ UNREADABLE: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     ),
     "one sample of many": (
         lambda x: torch.vmap(lambda y: F.scaled_dot_product_attention(y, y, y))(x),
-        "one sample of it under torch.func.vmap",
+        "vmap",
     ),
 }
 
