@@ -6,7 +6,7 @@ from torch import Tensor
 from heedmap.attention_map import AttentionMap, map_of
 from heedmap.errors import ArgumentError, DTypeError
 from heedmap.kernels import differentiable
-from heedmap.lazy_weights import LogNormalizer, Trace
+from heedmap.lazy_weights import LogNormalizer, trace_of
 from heedmap.masks import Mask
 from heedmap.precision import exactly, never_compiled
 from heedmap.problem import make_problem
@@ -85,8 +85,8 @@ def attention(
         )
     with exactly():
         output, normalizer = differentiable.run(problem, values, backend)
-    trace = Trace(output, values) if output.requires_grad else None
-    weights = map_of(problem, LogNormalizer(problem, normalizer, backend), query, trace)
+    known = LogNormalizer(problem, normalizer, backend, trace_of(output, values))
+    weights = map_of(problem, known, query)
     if query.ndim < 4:
         output = output.reshape(*query.shape[:-1], value.shape[-1])
     return output, weights

@@ -23,7 +23,6 @@ from heedmap.lazy_weights import (
     Form,
     LazyWeights,
     LogNormalizer,
-    Trace,
     in_form,
     leaves,
     row_normalizer,
@@ -396,12 +395,11 @@ def _check_pool(rows: int, columns: int, how: str) -> None:
         raise ArgumentError(f"how must be 'mean', 'sum' or 'max'; got {how!r}.")
 
 
-def map_of(
-    problem: Problem, normalizer: LogNormalizer, query: Tensor, trace: Trace | None = None
-) -> AttentionMap:
+def map_of(problem: Problem, normalizer: LogNormalizer, query: Tensor) -> AttentionMap:
     """Return the map of a problem, with the leading dimensions of `query`."""
-    rule = LazyWeights(problem, normalizer, trace=trace)
-    return AttentionMap(rule, tuple(query.shape[:-2]), dtype=query.dtype)
+    return AttentionMap(
+        LazyWeights(problem, normalizer), tuple(query.shape[:-2]), dtype=query.dtype
+    )
 
 
 def _rebuilt(

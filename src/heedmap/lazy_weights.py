@@ -3,14 +3,17 @@
 weight = exp(score − log_normalizer). Nothing of query × key elements is ever kept.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from heedmap.errors import UnsupportedError
 from heedmap.kernels import differentiable, tiles
 from heedmap.lazy import LazyMatrix, Selection, Transpose
 from heedmap.lazy_algebra import Join
@@ -31,6 +34,102 @@ class Reading(NamedTuple):
     lacking: Float[Tensor, "matrices rows"] | None
 
 
+class Asked:
+    """Who wants the gradient with respect to the weights, and what came of it so far.
+
+    It knows nothing of the graph, whose nodes hold it.
+
+    Attributes:
+        retains: Whether it is kept.
+        kept: What came, in all, as the gradient of the output.
+        hooks: What is called with each that comes.
+    """
+
+    def __init__(self) -> None:
+        """Nobody does."""
+        self.retains = False
+        self.kept: Tensor | None = None
+        self.hooks: OrderedDict[int, Callable[[Tensor], None]] = OrderedDict()
+        self.listens = False
+
+    def take(self, gradient: Float[Tensor, "batch heads query value_dim"]) -> None:
+        """Hear of a gradient of the output."""
+        if self.retains:
+            self.kept = gradient if self.kept is None else self.kept + gradient
+        for hook in tuple(self.hooks.values()):
+            hook(gradient)
+
+    def require_output_alone(self) -> None:
+        """Refuse a gradient that comes to the weights by another way than the output."""
+        if self.retains or self.hooks:
+            raise UnsupportedError(
+                "the loss must reach a map by the output alone where retain_grad or register_hook "
+                "was called on it; it also reads the weights. Send the two losses back apart, each "
+                "with weights of its own."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What a gradient with respect to the weights is made of: it is d_output · valueᵀ.
+
+    Attributes:
+        edge: Where the gradient of what the output became comes by.
+        value: What the weights gathered.
+        form: Makes d_output of that gradient.
+        asked: Who wants it.
+    """
+
+    edge: GradientEdge
+    value: Float[Tensor, "batch kv_heads key value_dim"]
+    form: Callable[[Tensor], Float[Tensor, "batch heads query value_dim"]]
+    asked: Asked = field(default_factory=Asked)
+
+    def listen(self) -> None:
+        """Hear of each gradient of the output from now on."""
+        asked, form, place = self.asked, self.form, self.edge.output_nr
+        if asked.listens:
+            return
+        asked.listens = True
+
+        # It must not hold the edge, whose node holds it.
+        def hear(gradients: tuple[Tensor | None, ...]) -> None:
+            if (gradient := gradients[place]) is not None:
+                asked.take(form(gradient))
+
+        self.edge.node.register_prehook(hear)
+
+
+def trace_of(output: Tensor, value: Tensor) -> Trace | None:
+    """Return the trace of an output ``[batch, heads, query, value_dim]`` that has a gradient."""
+    if not output.requires_grad:
+        return None
+    return Trace(get_gradient_edge(output), value, lambda gradient: gradient)
+
+
+class _WeightsRead(torch.autograd.Function):
+    """Passes a log-normaliser on, and marks in the graph that weights were read there."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        normalizer: Tensor, asked: Asked
+    ) -> Tensor:
+        del asked
+        return normalizer.view_as(normalizer)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        del output
+        _, ctx.asked = inputs
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor, None]:
+        ctx.asked.require_output_alone()
+        return gradient, None
+
+
 class LogNormalizer:
     """The log-normaliser of a problem: known from the kernel, or made when it is first needed."""
 
@@ -39,10 +138,12 @@ class LogNormalizer:
         problem: Problem,
         known: Float[Tensor, "batch heads query"] | None = None,
         backend: str = "",
+        trace: "Trace | None" = None,
     ) -> None:
-        """Hold what is known and which kernel made it; nothing is computed."""
+        """Hold what is known, which kernel made it, and the output's trace; compute nothing."""
         self.problem = problem
         self.known = known
+        self.trace = trace
         self.asked = 0
         self.far: bool | None = None
         self.fine: Problem | None = None
@@ -63,7 +164,10 @@ class LogNormalizer:
         if self.known.requires_grad:
             # A pass that adds up gradients treats it as an input beside query and key.
             return self.known
-        return differentiable.log_normalizer(self.problem, self.known, self.backend)
+        found = differentiable.log_normalizer(self.problem, self.known, self.backend)
+        if self.trace is None or not found.requires_grad:
+            return found
+        return _WeightsRead.apply(found, self.trace.asked)  # pyright: ignore[reportReturnType]
 
     def rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"]:
         """Return the log-normaliser of some rows.
@@ -142,21 +246,12 @@ class LogNormalizer:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
-    """What a gradient with respect to the weights is made of: it is d_output · valueᵀ."""
-
-    output: Float[Tensor, "batch heads query value_dim"]
-    value: Float[Tensor, "batch kv_heads key value_dim"]
-
-
-@dataclass(frozen=True, eq=False)
 class LazyWeights(LazyMatrix):
     """The weights of a problem, or its scores, or the logarithms of its weights."""
 
     problem: Problem
     normalizer: LogNormalizer
     form: Form = "weights"
-    trace: Trace | None = None
 
     @property
     def sizes(self) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ from heedmap.attention_map import AttentionMap
 from heedmap.errors import FrozenError
 from heedmap.map_cells import densify
 from heedmap.map_functions import cells, kinds, reduced, shapes
-from heedmap.map_functions.gradients import gradient
+from heedmap.map_functions.gradients import gradient, send_back
 from heedmap.map_functions.table import TABLE
 from heedmap.precision import exactly, never_compiled
 
@@ -28,7 +28,7 @@ _PLAIN = {
     "shape", "size", "dim", "ndim", "numel", "nelement", "ndimension", "device", "dtype",
     "is_floating_point", "is_complex", "layout", "is_sparse", "is_cuda", "is_cpu", "is_mps",
     "is_meta", "is_quantized", "is_nested", "element_size", "__len__", "itemsize", "nbytes",
-    "get_device", "names", "has_names", "is_leaf", "grad_fn", "grad",
+    "get_device", "names", "has_names", "grad_fn",
     "is_conj", "is_neg", "is_inference", "is_shared", "__hash__", "result_type",
     "can_cast", "is_tensor", "_has_symbolic_sizes_strides", "output_nr", "_version", "is_mkldnn",
     "is_vulkan", "is_xpu", "is_xla", "is_ipu", "is_maia", "is_mtia", "is_sparse_csr",
@@ -42,8 +42,7 @@ _VIEWS = {"reshape", "view", "flatten", "unflatten", "ravel", "expand", "expand_
 
 _WRITES = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__",
            "__ipow__", "__imod__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__",
-           "set_", "__delitem__", "data", "untyped_storage", "storage", "data_ptr",
-           "retain_grad", "register_hook"}  # fmt: skip
+           "set_", "__delitem__", "data", "untyped_storage", "storage", "data_ptr"}  # fmt: skip
 
 
 @never_compiled
@@ -51,6 +50,8 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     """Do a torch function that has met a map."""
     if func is torch.autograd.grad:
         return gradient(*args, **kwargs)
+    if func is torch.autograd.backward:
+        return send_back(*args, **kwargs)
     name = name_of(func)
     if name in _PLAIN:
         with torch._C.DisableTorchFunctionSubclass():
@@ -111,11 +112,6 @@ def _writes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _frozen(name: str) -> FrozenError:
-    if name in ("retain_grad", "register_hook"):
-        return FrozenError(
-            f"{name} must be called on a stored tensor; got a map, which stores nothing. "
-            "Use torch.autograd.grad(loss, [weights])."
-        )
     return FrozenError(
         f"a map must not be written into; got {name}. Its weights are made when asked for, so the "
         "write would be lost: take weights.clone(), an ordinary tensor, and write into that."

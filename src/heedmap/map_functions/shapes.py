@@ -90,6 +90,13 @@ def _reshape(held: AttentionMap, *shape: Any) -> Any:
     return views.reshape(held, tuple(listed(shape)), "reshape")
 
 
+@on("view_as", "reshape_as")
+def _reshape_as(held: Any, other: Tensor) -> Any:
+    if not isinstance(held, AttentionMap):
+        return NotImplemented
+    return views.reshape(held, tuple(other.shape), "reshape_as")
+
+
 @on("flatten")
 def _flatten(held: AttentionMap, start_dim: int = 0, end_dim: int = -1) -> Any:
     start, end = one_of(start_dim, held.ndim), one_of(end_dim, held.ndim)

@@ -1,14 +1,19 @@
 """One call of attention, in one form whatever door of PyTorch it went through."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from heedmap.masks import Extent, Mask, Spans
 from heedmap.scoring import ScoreChange
+
+Form = Callable[[Tensor], Tensor]
+"""Turns a tensor, without a change to its numbers but a linear one."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -30,6 +35,8 @@ class Call:
         crosses: Whether keys come from another sequence, where the call itself says so.
         dense: The weights themselves, where their making was not understood.
         output: ``[batch, heads, query, value_dim]``; None where it is not to be had.
+        edge: Where the gradient comes by of the tensor that the model goes on with.
+        form: Makes of that gradient the one of the output.
         dropout: Whether the output was made with some weights dropped.
         understood: Whether query, key and the rest are known to give the weights.
         fresh: How many queries the model made, where not all of them are kept.
@@ -50,6 +57,8 @@ class Call:
     crosses: bool | None = None
     dense: Float[Tensor, "batch heads rows columns"] | None = None
     output: Float[Tensor, "batch heads query value_dim"] | None = None
+    edge: GradientEdge | None = None
+    form: Form = lambda gradient: gradient
     dropout: bool = False
     understood: bool = True
     fresh: int | None = None
@@ -60,6 +69,22 @@ class Call:
         """Batch, heads, queries, keys."""
         batch, heads, queries, _ = self.query.shape
         return Extent(batch, heads, queries, self.key.shape[2])
+
+    def gives(self, result: Tensor, form: Form) -> None:
+        """Note what the model goes on with, and how it becomes the output, as its gradient does."""
+        self.output = form(result)
+        self.goes_on_with(result, form)
+
+    def goes_on_with(self, result: Tensor, form: Form) -> None:
+        """Note the tensor whose gradient tells that of the output."""
+        self.form = form
+        self.edge = get_gradient_edge(result) if result.requires_grad else None
+
+    def turn_output(self, turn: Form) -> None:
+        """Note that the output has another form than was thought."""
+        if self.output is not None:
+            form, self.output = self.form, turn(self.output)
+            self.form = lambda result: turn(form(result))
 
 
 def stacked(tensor: Tensor, lead: tuple[int, ...]) -> Shaped[Tensor, "batch heads positions dim"]:

@@ -48,6 +48,7 @@ class Choice:
         queries = _numbers("queries", self.queries, extent.queries, device)
         of_key = heads // (extent.heads // call.key.shape[1])
         rows = call.query[:, heads][:, :, queries]
+        form = call.form
         return replace(
             call,
             query=rows,
@@ -59,6 +60,7 @@ class Choice:
             sinks=None if call.sinks is None else call.sinks[heads],
             dense=_cut(call.dense, heads, queries),
             output=_cut(call.output, heads, queries),
+            form=lambda result: form(result)[:, heads][:, :, queries],
             fresh=extent.queries,
         )
 

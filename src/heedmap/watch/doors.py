@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedmap.watch import einsum, flex, interface, multihead, plain, sdpa, steps
-from heedmap.watch.call import Call, stacked
+from heedmap.watch.call import Call, Form, stacked
 from heedmap.watch.interception import (
     DOORS,
     Undo,
@@ -32,7 +32,9 @@ def _sdpa(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = attempt(func.__name__, lambda: sdpa.read(here.reader, *args, **kwargs))
         output = func(*args, **kwargs)
         if call:
-            call.output = None if output.is_nested else stacked(output, call.lead)
+            lead = call.lead
+            if not output.is_nested:
+                call.gives(output, lambda result: stacked(result, lead))
             interface.deliver(call)
     return output
 
@@ -52,6 +54,8 @@ def _multi_head(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             )
             result = func(*args, **kwargs)
             if call:
+                unprojected = multihead.unprojected(call.extent, given["out_proj_weight"])
+                call.goes_on_with(result[0], unprojected)
                 interface.deliver(call)
             return result
     finally:
@@ -89,7 +93,7 @@ def _flex(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = attempt("flex_attention", lambda: flex.read(here.reader, *args, **kwargs))
         result = func(*args, **kwargs)
         if call:
-            call.output = result[0]
+            call.gives(result[0], lambda output: output)
             interface.deliver(call)
     return result
 
@@ -122,19 +126,26 @@ def _note(left: Tensor, right: Tensor, result: Tensor) -> None:
         _tell(known[0], left, right, result)
     elif isinstance(known[1], Weights) and known[1].turned:
         # Values come first where channels are rows: v @ weights.mT.
-        _tell(known[1], right.mT, left.mT, result.mT)
+        _tell(known[1], right.mT, left.mT, result, lambda turned: turned.mT)
     else:
         here.trail[result] = Scores.of_product(left, right)
 
 
-def _tell(known: Weights, weights: Tensor, value: Tensor, result: Tensor) -> None:
-    """Tell of attention that the model computed by itself: ``result = weights @ value``."""
+def _tell(
+    known: Weights,
+    weights: Tensor,
+    value: Tensor,
+    result: Tensor,
+    form: Form = lambda result: result,
+) -> None:
+    """Tell of attention that the model computed by itself: ``form(result) = weights @ value``."""
     with inside_call():
         call = attempt("softmax", lambda: plain.read(here.reader, known, weights, value))
         if call:
+            lead = call.lead
             if call.value is not None:
-                result = result.reshape(*call.lead, *result.shape[-2:])
-                call.output = stacked(result, call.lead)
+                call.gives(result, form)
+                call.turn_output(lambda t: stacked(t.reshape(*lead, *t.shape[-2:]), lead))
             interface.deliver(call)
 
 
@@ -179,7 +190,7 @@ def _einsum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not gathers and back(result) is result:
         here.trail[result] = Scores.of_product(left, right)
     elif gathers and left is args[1] and not known.turned:
-        _tell(known, left, right, back(result))
+        _tell(known, left, right, result, back)
     return result
 
 

@@ -31,9 +31,10 @@ def map_of_call(call: Call, *, grad: bool = False) -> AttentionMap:
         return shaped(AttentionMap.from_weights(call.dense), call.lead)
     problem = problem_of(call)
     trace = None
-    if grad and call.output is not None and call.value is not None and call.output.requires_grad:
-        trace = Trace(call.output, call.value)
-    return shaped(map_of(problem, LogNormalizer(problem), problem.query, trace), call.lead)
+    if grad and call.edge is not None and call.value is not None and not call.dropout:
+        trace = Trace(call.edge, call.value, call.form)
+    known = LogNormalizer(problem, trace=trace)
+    return shaped(map_of(problem, known, problem.query), call.lead)
 
 
 def shaped(weights: AttentionMap, lead: tuple[int, ...]) -> AttentionMap:

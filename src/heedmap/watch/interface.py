@@ -79,8 +79,7 @@ class Asked:
                 call.mask = Causal(alignment="start")
             if bias is not None:
                 call.bias = _sum(call.bias, here.reader.read(bias[..., :keys], sizes).bias)
-        if call.output is not None:
-            call.output = call.output.reshape(*sizes[:3], -1)
+        call.turn_output(lambda output: output.reshape(*sizes[:3], -1))
         call.lead = (sizes[0], sizes[1])
         call.query = self.query
         call.key, call.value = self.key[:, :, :keys], self.value[:, :, :keys]
@@ -164,7 +163,7 @@ def _run(
         with unseen(), _compiled_as_ever():
             result = function(*args, **kwargs)
         if call:
-            call.output = result[0].transpose(1, 2)
+            call.gives(result[0], lambda output: output.transpose(1, 2))
             asked.weights = tell(call)
     return result
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedmap.masks import Extent
-from heedmap.watch.call import Call, ragged, without_nesting
+from heedmap.watch.call import Call, Form, ragged, without_nesting
 from heedmap.watch.mask_reading import MaskReader
 from heedmap.watch.sdpa import both
 
@@ -91,6 +91,21 @@ def read_python(
         bias=sum(biases[1:], biases[0]) if biases else None,
         dropout=training and dropout_p > 0,
     )
+
+
+def unprojected(sizes: Extent, weight: Tensor) -> Form:
+    """Return what makes of the gradient of the projected output that of the heads' own.
+
+    Args:
+        sizes: Of the call.
+        weight: That of the projection.
+    """
+
+    def form(gradient: Tensor) -> Tensor:
+        heads = (gradient @ weight).reshape(sizes.queries, sizes.batch, -1)
+        return _heads(heads.transpose(0, 1), sizes.heads)
+
+    return form
 
 
 def read_native(

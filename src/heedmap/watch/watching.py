@@ -246,7 +246,8 @@ def _detached(call: Call) -> Call:
     """Return the call without its graph."""
     names = ("query", "key", "value", "bias", "sinks", "dense", "output")
     parts = {name: getattr(call, name) for name in names}
-    return replace(call, **{n: None if t is None else t.detach() for n, t in parts.items()})
+    parts = {n: None if t is None else t.detach() for n, t in parts.items()}
+    return replace(call, **parts, edge=None)
 
 
 def _moved(call: Call, device: torch.device) -> Call:
