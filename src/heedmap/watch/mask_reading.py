@@ -50,10 +50,12 @@ class MaskReader:
         # No other memory takes the number of one that is referred to, weakly though it be.
         memory = StorageWeakRef(given.untyped_storage())
         form = given.storage_offset(), given.shape, given.stride(), given.dtype
-        place = memory.cdata, *form, version, sizes, hides
+        # Scores that are learnt, as T5 learns what distances are worth, keep their graph.
+        learnt = given.requires_grad and torch.is_grad_enabled()
+        place = memory.cdata, *form, version, sizes, hides, learnt
         if place not in self._known or self._known[place][0].expired():
             self._known = {key: x for key, x in self._known.items() if not x[0].expired()}
-            read = _read(given.detach()[(None,) * (4 - given.ndim)], sizes, hides)
+            read = _read(given[(None,) * (4 - given.ndim)], sizes, hides)
             self._known[place] = memory, read
         return self._known[place][1]
 
