@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -104,7 +104,7 @@ def _checked_layers(maps: Tensor | Sequence[Tensor]) -> list[Tensor]:
             "maps", maps, ("layers", "heads", "query", "key"), "Choose one sample of a batch first."
         )
         return [maps[layer] for layer in range(maps.shape[0])]
-    layers = list(maps)
+    layers = list(maps) if isinstance(maps, Iterable) else []
     if not layers:
         raise ShapeError("maps must have at least one layer; got none.")
     for layer in layers:

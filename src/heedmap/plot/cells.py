@@ -64,7 +64,12 @@ def check_values(name: str, values: Float[Tensor, "..."]) -> None:
 
 
 def check_weights(name: str, weights: Tensor, expected: tuple[str, ...], advice: str) -> None:
-    """Refuse weights that do not have these dimensions, are empty, or are not floating point."""
+    """Refuse weights that do not have these dimensions, are empty, or no floating-point tensor."""
+    if not isinstance(weights, Tensor):
+        raise DTypeError(
+            f"{name} must be a tensor or an AttentionMap; got {type(weights).__name__}. "
+            "Of an array or lists torch.as_tensor makes one."
+        )
     shape = tuple(weights.shape)
     if len(shape) != len(expected):
         raise ShapeError(
