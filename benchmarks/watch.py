@@ -1,9 +1,10 @@
-"""What watching a model costs: time in one run, alternating, medians; peak memory in a process each.
+"""What watching a model costs: times in one run, alternating, medians; peaks of memory.
 
     python benchmarks/watch.py [--models text llama] [--runs 9]
 
-Contestants: the model alone; watched, factors kept; watched, reduced to a summary while it runs; and
-the model on its slow path with ``output_attentions=True``, which makes and keeps every weight.
+Contestants: the model alone; watched, factors kept; watched, reduced to a summary while it runs;
+and the model on its slow path with ``output_attentions=True``, which makes and keeps every weight.
+Memory is measured in a process for each.
 """
 
 import argparse
@@ -24,13 +25,13 @@ import heedmap
 Model = tuple[Any, Any, dict[str, torch.Tensor]]
 
 
-def text_model() -> Model:
+def text_model(length: int = 512) -> Model:
     """The packaged E5, at as many tokens as it takes."""
     from heedmap.models import load_text_model
 
     fused = load_text_model().model
     torch.manual_seed(0)
-    ids = torch.randint(5, 200_000, (1, 512))
+    ids = torch.randint(5, 200_000, (1, length))
     return fused, slow_twin(fused), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
@@ -64,6 +65,7 @@ def slow_twin(fused: Any) -> Any:
 
 
 MODELS: dict[str, Callable[..., Model]] = {"text": text_model, "llama": llama}
+PEAKS = {"text": [256, 512], "llama": [2048, 4096, 8192]}
 
 
 def contestants(fused: Any, slow: Any, inputs: dict[str, Any]) -> dict[str, Callable[[], object]]:
@@ -97,17 +99,17 @@ def medians(named: dict[str, Callable[[], object]], runs: int) -> dict[str, floa
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
-def peak_mib(model: str, name: str, length: int | None) -> float:
+def peak_mib(model: str, name: str, length: int) -> float:
     """Return by how much one call raises the peak of resident memory, in a process of its own."""
-    options = ["--peak", model, name, *([str(length)] if length else [])]
+    options = ["--peak", model, name, str(length)]
     done = subprocess.run(
         [sys.executable, __file__, *options], capture_output=True, text=True, check=True
     )
     return float(done.stdout.split()[-1])
 
 
-def measure_peak(model: str, name: str, *length: str) -> None:
-    made = MODELS[model](*map(int, length))
+def measure_peak(model: str, name: str, length: str) -> None:
+    made = MODELS[model](int(length))
     call = contestants(*made)[name]
     with torch.no_grad():
         # A short run first, so that what is loaded on the way does not count.
@@ -141,10 +143,9 @@ def main() -> None:
         with torch.no_grad():
             named = contestants(*MODELS[model]())
             result = medians(named, arguments.runs)
-        lengths = [None] if model == "text" else [4096, 8192]
-        print(f"\n{model}, {arguments.runs} runs; peak memory at " + ("512" if model == "text" else "4096, 8192"))
+        print(f"\n{model}, {arguments.runs} runs; peak memory at {PEAKS[model]}")
         for name, seconds in result.items():
-            peaks = "".join(f"{peak_mib(model, name, n):8.0f} MiB" for n in lengths if name != "slow, weights kept" or n != 8192)
+            peaks = "".join(f"{peak_mib(model, name, n):8.0f} MiB" for n in PEAKS[model])
             print(f"  {name:20} {seconds * 1e3:9.1f} ms {seconds / result['alone']:6.2f} {peaks}")
 
 

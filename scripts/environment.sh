@@ -54,11 +54,12 @@ virtual_environment_works() {
 }
 
 # install_heedmap EXTRA: installs heedmap from this folder into .venv, unless that has been done
-# for the same pyproject.toml and constraints.txt. The extra "dev" holds all others.
+# for the same pyproject.toml, constraints.txt and kernels. The extra "dev" holds all others.
 install_heedmap() {
     local extra=$1 wanted stamp
     virtual_environment_works || make_virtual_environment
-    wanted=$(cat pyproject.toml constraints.txt | cksum)
+    wanted=$(cat pyproject.toml constraints.txt hatch_build.py src/heedmap/kernels/native/*.?pp \
+        | cksum)
     for stamp in ".venv/installed-$extra" .venv/installed-dev; do
         if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
             return
@@ -71,6 +72,7 @@ install_heedmap() {
     "${pip[@]}" "$(grep '^torch==' constraints.txt)" || fail "pip could not install torch"
     "${pip[@]}" -e ".[$extra]" || fail "pip could not install heedmap[$extra]"
     printf '%s\n' "$wanted" >".venv/installed-$extra"
+    .venv/bin/heedmap doctor | grep '^kernel'
 }
 
 # Chinese without empty boxes in the pictures. Without it they still come, with codes for what no

@@ -40,8 +40,9 @@ def attention(
         bias: Scores to add, ``[query, key]``, ``[batch, query, key]`` or
             ``[batch, heads, query, key]``, sizes of 1 standing for all; −inf hides a pair.
         sinks: A score for each head that takes part in the softmax and belongs to no key.
-        backend: ``"auto"``, ``"fused"`` (PyTorch's kernel), ``"tiles"`` or ``"reference"`` (the
-            plain formula, which makes every weight). `AttentionMap.backend` says which one ran.
+        backend: ``"auto"``, ``"native"`` (our kernel, where it could be compiled), ``"fused"``
+            (PyTorch's), ``"tiles"`` or ``"reference"`` (the plain formula, which makes every
+            weight). `AttentionMap.backend` says which one ran.
 
     Returns:
         The output, in the number type of query, and its `AttentionMap`.
@@ -76,12 +77,13 @@ def attention(
         backend = differentiable.choose(problem, values)
     elif backend not in differentiable.KERNELS:
         raise ArgumentError(
-            f"backend must be 'auto', 'fused', 'tiles' or 'reference'; got {backend!r}."
+            f"backend must be 'auto', 'native', 'fused', 'tiles' or 'reference'; got {backend!r}."
         )
-    elif backend == "fused" and differentiable.choose(problem, values) != "fused":
+    elif not differentiable.serves(backend, problem, values):
         raise ArgumentError(
-            "backend must be 'auto' or 'tiles' for this problem; got 'fused', and PyTorch's "
-            "kernel knows no soft-cap, no gradient of a bias, and no device but the CPU."
+            f"backend must be 'auto' or 'tiles' for this problem; got {backend!r}. Neither "
+            "PyTorch's kernel nor ours knows a soft-cap, a gradient of a bias, or a device but the "
+            "CPU; ours knows no float64 either, and must have been compiled."
         )
     with exactly():
         output, normalizer = differentiable.run(problem, values, backend)

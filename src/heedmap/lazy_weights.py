@@ -151,14 +151,11 @@ class LogNormalizer:
         self.backend = backend or differentiable.choose(problem, problem.key)
 
     def whole(self) -> Float[Tensor, "batch heads query"]:
-        """Return the log-normaliser of every row, computed once; differentiable.
-
-        PyTorch's kernel gives it beside an output, here with the keys as values.
-        """
+        """Return the log-normaliser of every row, computed once; differentiable."""
         self.problem.require_unchanged()
         if self.known is None:
             with torch.inference_mode(False), torch.no_grad():
-                self.known = differentiable.run(self.problem, self.problem.key, self.backend)[1]
+                self.known = differentiable.plain_log_normalizer(self.problem, self.backend)
         if self.known.is_inference() and not torch.is_inference_mode_enabled():
             self.known = self.known.clone()
         if self.known.requires_grad:

@@ -10,9 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedmap.errors import ArgumentError
+from heedmap.kernels import native
 from heedmap.kernels.tiles import Log2Weights
 from heedmap.lazy import LazyMatrix
-from heedmap.lazy_weights import LazyWeights
+from heedmap.lazy_weights import LazyWeights, Reading
 from heedmap.places import CELLS, Block
 from heedmap.precision import exactly
 from heedmap.reductions import Bins, top_of_tile
@@ -99,19 +100,47 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> An
     Cost: one pass; memory of the answers and of a few blocks.
     """
     with torch.no_grad(), exactly():
+        reading = _reading(rule)
+        if reading is not None and native.serves(reading.problem, None):
+            return _at_once(reading, top, pool)
         answers = _Pass(rule, top, pool)
         for tile, logarithms, block in _tiles(rule):
             answers.add(tile, logarithms, block)
         return answers.finish()
 
 
+def _reading(rule: LazyMatrix) -> Reading | None:
+    """Return what whole and plain weights are made of, None for other rules."""
+    if not isinstance(rule, LazyWeights) or rule.form != "weights":
+        return None
+    rule.problem.require_unchanged()
+    rule.normalizer.whole()
+    reading = rule.normalizer.reading(range(rule.sizes[0]), range(rule.sizes[1]))
+    return reading if reading.lacking is None else None
+
+
+def _at_once(reading: Reading, top: int, pool: tuple[int, int] | None) -> Answers:
+    """Return all answers by our own kernel."""
+    batch, heads, queries, keys = reading.problem.extent
+    device, sides, numbers = reading.normalizer.device, None, None
+    if pool is not None:
+        sides = Bins(queries, min(queries, pool[0])), Bins(keys, min(keys, pool[1]))
+        numbers = sides[0].of(range(queries), device), sides[1].of(range(keys), device)
+    known = reading.normalizer.view(batch, heads, queries)
+    received, entropy, (weights, places), pooled = native.statistics(
+        reading.problem, known, top=top, bins=numbers
+    )
+    if sides is not None and pooled is not None:
+        down, across = (side.counts(device) for side in sides)
+        pooled = pooled / (down[:, None] * across)
+    asked = (weights, places) if top else (None, None)
+    return Answers(received, entropy, *asked, pooled)
+
+
 def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
     """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
-    reading = None
-    if isinstance(rule, LazyWeights) and rule.form == "weights":
-        rule.normalizer.whole()
-        reading = rule.normalizer.reading(range(rule.sizes[0]), range(rule.sizes[1]))
-    if reading is None or reading.lacking is not None:
+    reading = _reading(rule)
+    if reading is None:
         for block in live_blocks(rule, wide=True):
             yield rule.tile(*block), None, block
         return

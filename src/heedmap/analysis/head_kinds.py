@@ -64,7 +64,8 @@ def head_kinds(
         number its name rests, and keeps all the others in ``figures``.
 
     Raises:
-        ArgumentError: for no maps, features of something else than the axis, or weights that are not finite.
+        ArgumentError: for no maps, features of something else than the axis, or weights that are
+            not finite.
         ShapeError: for maps that are not square or of several samples, or an axis that does not
             fit them.
         DTypeError: for maps that hold no floating-point numbers.

@@ -1,24 +1,34 @@
 """Output and log-normaliser as differentiable steps, whichever kernel computes them."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from heedmap import budget
-from heedmap.kernels import fused, reference, tiles
+from heedmap.kernels import fused, native, reference, tiles
 from heedmap.kernels.gradients import Gradients
 from heedmap.precision import exactly, refuse_mapped
 from heedmap.problem import Problem
 
-KERNELS = {"fused": fused, "tiles": tiles, "reference": reference}
+KERNELS: dict[str, Any] = {
+    "native": native,
+    "fused": fused,
+    "tiles": tiles,
+    "reference": reference,
+}
 
 
 def choose(problem: Problem, value: Tensor) -> str:
     """Return the name of the fastest kernel that computes this problem exactly."""
-    return "fused" if fused.serves(problem, value) else "tiles"
+    return next(name for name in ("native", "fused", "tiles") if serves(name, problem, value))
+
+
+def serves(backend: str, problem: Problem, value: Tensor) -> bool:
+    """Return whether a kernel computes this problem, and its gradients where they are wanted."""
+    kernel = KERNELS[backend]
+    return not hasattr(kernel, "serves") or kernel.serves(problem, value)
 
 
 def run(problem: Problem, value: Tensor, backend: str) -> tuple[Tensor, Tensor]:
@@ -30,6 +40,16 @@ def run(problem: Problem, value: Tensor, backend: str) -> tuple[Tensor, Tensor]:
     if _needs_gradient(inputs):
         return _Output.apply(problem, backend, *inputs)  # pyright: ignore[reportReturnType]
     return KERNELS[backend].forward(problem, value)
+
+
+def plain_log_normalizer(problem: Problem, backend: str) -> Tensor:
+    """Return the log-normaliser as plain numbers.
+
+    PyTorch's kernel gives it beside an output, here with the keys as values.
+    """
+    if backend == "native":
+        return native.log_normalizer(problem)
+    return run(problem, problem.key, backend)[1]
 
 
 def log_normalizer(problem: Problem, known: Tensor, backend: str) -> Tensor:
@@ -92,9 +112,10 @@ class _Output(torch.autograd.Function):
             plain = reference.forward(problem, value)[0]
             wanted = ctx.needs_input_grad[2:]
             return None, None, *_again(plain, [*tensors, value], wanted, d_output)
-        step: Callable[..., Gradients] = KERNELS[ctx.backend].backward
         with exactly():
-            grads = step(problem, value, output, normalizer, d_output, None)
+            grads = KERNELS[ctx.backend].backward(
+                problem, value, output, normalizer, d_output, None
+            )
         return None, None, *_listed(problem, grads), grads.value
 
 
@@ -128,9 +149,10 @@ class _LogNormalizer(torch.autograd.Function):
         # With values of 0 only the log-normaliser's own gradient is left.
         value = problem.key.new_zeros((*problem.key.shape[:3], 1))
         output = problem.query.new_zeros((*problem.query.shape[:3], 1))
-        step: Callable[..., Gradients] = KERNELS[ctx.backend].backward
         with exactly():
-            grads = step(problem, value, output, normalizer, None, d_normalizer)
+            grads = KERNELS[ctx.backend].backward(
+                problem, value, output, normalizer, None, d_normalizer
+            )
         return None, None, None, *_listed(problem, grads)
 
 

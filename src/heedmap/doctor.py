@@ -1,0 +1,52 @@
+"""What this installation of heedmap has to work with: `heedmap doctor`."""
+
+import importlib.util
+import os
+import platform
+from importlib.metadata import version
+
+import torch
+
+from heedmap.kernels.native import library
+
+EXTRAS = {
+    "media": ("numpy", "soundfile", "soxr", "av", "kaldi_native_fbank"),
+    "models": ("numpy", "transformers", "safetensors"),
+    "plot": ("numpy", "matplotlib"),
+}
+
+
+def examine() -> dict[str, str]:
+    """Return what there is, by what it is called.
+
+    Example:
+        >>> list(examine())
+        ['heedmap', 'python', 'torch', 'cpu', 'threads', 'kernel', 'media', 'models', 'plot']
+    """
+    found = {
+        "heedmap": version("heedmap"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+        "threads": str(torch.get_num_threads()),
+        "kernel": _kernel(),
+    }
+    return found | {name: _extra(name) for name in EXTRAS}
+
+
+def _kernel() -> str:
+    found = library.load()
+    if found is not None:
+        return f"native, compiled for {found[0]}"
+    if os.environ.get("HEEDMAP_KERNEL") == "torch":
+        return "PyTorch's, as HEEDMAP_KERNEL says"
+    if not library.runnable():
+        return "PyTorch's: there is no kernel of our own for this CPU"
+    return "PyTorch's: none was compiled at installation, for want of a C++ compiler with OpenMP"
+
+
+def _extra(name: str) -> str:
+    missing = [package for package in EXTRAS[name] if importlib.util.find_spec(package) is None]
+    if not missing:
+        return "installed"
+    return f"without {', '.join(missing)}; run: pip install 'heedmap[{name}]'"

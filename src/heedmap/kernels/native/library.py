@@ -1,0 +1,100 @@
+"""Finding the compiled kernels: which of them this machine can run, and whether they are there.
+
+``HEEDMAP_KERNEL`` chooses: ``native`` or nothing for the best one, ``torch`` for none, or the name
+of an instruction set such as ``x86-64-v3``.
+"""
+
+import ctypes
+import functools
+import os
+import platform
+import sys
+from pathlib import Path
+
+import torch
+
+from heedmap.errors import ArgumentError
+
+FOLDER = Path(__file__).parent / "built"
+SUFFIX = ".dll" if sys.platform == "win32" else ".so"
+
+# By what torch says of the CPU: the sets that it can run, best first.
+_SETS = {
+    "AVX512": ("x86-64-v4", "x86-64-v3"),
+    "AVX2": ("x86-64-v3",),
+    "NO AVX": (),
+    "DEFAULT": ("armv8-a",) if platform.machine() in ("aarch64", "arm64") else (),
+}
+
+
+class Problem(ctypes.Structure):
+    """What a kernel computes; see ``rows.hpp``, which has the same fields."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "first", "last")),
+        *((name, ctypes.c_void_p) for name in ("valid", "visible", "bias")),
+        ("query_strides", ctypes.c_int64 * 3),
+        ("key_strides", ctypes.c_int64 * 3),
+        ("value_strides", ctypes.c_int64 * 3),
+        ("span_strides", ctypes.c_int64 * 2),
+        ("valid_stride", ctypes.c_int64),
+        ("visible_strides", ctypes.c_int64 * 4),
+        ("bias_strides", ctypes.c_int64 * 4),
+        *((name, ctypes.c_int64) for name in ("batch", "heads", "kv_heads", "queries", "keys")),
+        *((name, ctypes.c_int64) for name in ("width", "value_width")),
+        ("scale", ctypes.c_float),
+        ("threads", ctypes.c_int32),
+    )
+
+
+class Statistics(ctypes.Structure):
+    """Where statistics go; see ``statistics.cpp``."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("log_normalizer", "received", "entropy", "pooled")),
+        *((name, ctypes.c_void_p) for name in ("row_bins", "column_bins", "top_weights")),
+        ("top_keys", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("pooled_rows", "pooled_columns", "top")),
+    )
+
+
+class Gradients(ctypes.Structure):
+    """What a backward pass is given, and where its results go; see ``backward.cpp``."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in ("log_normalizer", "upward", "slope", "query", "key", "value")
+    )
+
+
+def runnable() -> tuple[str, ...]:
+    """Return the instruction sets that this machine can run, best first."""
+    return _SETS.get(torch.backends.cpu.get_cpu_capability(), ())
+
+
+def wanted() -> tuple[str, ...]:
+    """Return the instruction sets that may be used, best first.
+
+    Raises:
+        ArgumentError: if ``HEEDMAP_KERNEL`` is none that this machine can run.
+    """
+    asked = os.environ.get("HEEDMAP_KERNEL", "")
+    if asked in ("", "native"):
+        return runnable()
+    if asked == "torch":
+        return ()
+    if asked not in runnable():
+        sets = ", ".join(("native", "torch", *runnable()))
+        raise ArgumentError(f"HEEDMAP_KERNEL must be one of {sets} here; got {asked!r}.")
+    return (asked,)
+
+
+@functools.cache
+def load() -> tuple[str, ctypes.CDLL] | None:
+    """Return the instruction set of the best kernel that there is, and its library."""
+    for name in wanted():
+        path = FOLDER / f"attend-{name}{SUFFIX}"
+        if path.exists():
+            # torch has been imported: its OpenMP is the one that this finds.
+            return name, ctypes.CDLL(str(path))
+    return None

@@ -1,0 +1,187 @@
+// Attention by blocks of rows: softmax(query · keyᵀ · scale + bias) · value with its log-normaliser,
+// and statistics of the weights from a log-normaliser that is known.
+//
+// A vector holds the same thing for as many rows (queries) as it has lanes, and a tile of scores lies
+// keys first. So maxima and sums over keys are plain vector operations, and keys and values are read
+// where they lie, one number at a time for all rows: nothing is packed but the rows' own queries.
+//
+// Scores are kept as plain products (with a bias, scaled and added up) and are multiplied only after
+// the row's maximum or log-normaliser was taken away: that saves digits.
+
+#pragma once
+
+#include "vectors.hpp"
+
+// What the caller gives. Strides count numbers, and are 0 where one entry stands for all.
+struct HeedmapProblem {
+    const float* query;      // [batch, heads, query, width], the last dimension without gaps
+    const float* key;        // [batch, kv_heads, key, width], likewise
+    const float* value;      // [batch, kv_heads, key, value_width], likewise; null for statistics
+    const int32_t* first;    // [batch, heads, query]: the first key that a query sees; null: 0
+    const int32_t* last;     // the last one; null: the last there is
+    const uint8_t* valid;    // [batch, key], 0 for keys that nobody sees; null: all are seen
+    const uint8_t* visible;  // [batch, heads, query, key], 0 for hidden pairs; null: none is
+    const float* bias;       // [batch, heads, query, key], scores to add; null: none
+    int64_t query_strides[3], key_strides[3], value_strides[3];
+    int64_t span_strides[2], valid_stride, visible_strides[4], bias_strides[4];
+    int64_t batch, heads, kv_heads, queries, keys, width, value_width;
+    float scale;
+    int32_t threads;
+};
+
+namespace heedmap {
+
+// Scores of M keys for N vectors of rows.
+template <int N, int M>
+inline void score(const float* key, int64_t stride, const float* query, int64_t width, Vec* out) {
+    Vec sum[M][N] = {};
+    for (int64_t i = 0; i < width; ++i) {
+        Vec q[N];
+        for (int n = 0; n < N; ++n) q[n] = *(const Vec*)(query + i * ROWS + n * LANES);
+        for (int m = 0; m < M; ++m) {
+            const Vec k = all(key[m * stride + i]);
+            for (int n = 0; n < N; ++n) sum[m][n] += k * q[n];
+        }
+    }
+    for (int m = 0; m < M; ++m)
+        for (int n = 0; n < N; ++n) out[m * WIDE + n] = sum[m][n];
+}
+
+// Adds to M numbers of each row what a tile of weights gathers. Summed from zero, then added: the
+// more keys there are, the more digits that saves.
+template <int N, int M>
+inline void gather(const float* value, int64_t stride, const Vec* weight, int count, Vec* out) {
+    Vec sum[M][N] = {};
+    for (int c = 0; c < count; ++c) {
+        Vec w[N];
+        for (int n = 0; n < N; ++n) w[n] = weight[c * WIDE + n];
+        for (int m = 0; m < M; ++m) {
+            const Vec v = all(value[c * stride + m]);
+            for (int n = 0; n < N; ++n) sum[m][n] += v * w[n];
+        }
+    }
+    for (int m = 0; m < M; ++m)
+        for (int n = 0; n < N; ++n) out[m * WIDE + n] += sum[m][n];
+}
+
+// A block of rows of one matrix, and a tile of their scores.
+class Rows {
+  public:
+    explicit Rows(const HeedmapProblem& problem)
+        : p(problem), magnitude(problem.scale == 0 ? 1.0f : std::fabs(problem.scale)),
+          per_unit(problem.bias ? 1.0f : magnitude), query_(problem.width * ROWS),
+          tile_(KEYS * WIDE) {}
+
+    // Takes up to ROWS rows from `row` on.
+    void take(int64_t batch, int64_t head, int64_t row) {
+        b = batch, h = head, start = row;
+        count = (int)std::min<int64_t>(ROWS, p.queries - row);
+        wide = (count + LANES - 1) / LANES;
+        const int64_t kv = h / (p.heads / p.kv_heads);
+        key = p.key + b * p.key_strides[0] + kv * p.key_strides[1];
+        value = p.value ? p.value + b * p.value_strides[0] + kv * p.value_strides[1] : nullptr;
+        const float* q = p.query + b * p.query_strides[0] + h * p.query_strides[1];
+        std::memset(query_.data, 0, sizeof(float) * p.width * ROWS);
+        const float sign = p.scale > 0 ? 1.0f : p.scale < 0 ? -1.0f : 0.0f;
+        for (int r = 0; r < count; ++r) {
+            const float* line = q + (row + r) * p.query_strides[2];
+            for (int64_t i = 0; i < p.width; ++i) query_.data[i * ROWS + r] = line[i] * sign;
+        }
+        take_spans();
+    }
+
+    // Makes the scores of `size` keys from `from` on.
+    Vec* scores(int64_t from, int size) {
+        if (wide == 1) multiply<1>(from, size);
+        else if (wide == 2) multiply<2>(from, size);
+        else multiply<3>(from, size);
+        if (p.bias) add_bias(from, size);
+        hide(from, size);
+        return tile_.data;
+    }
+
+    const HeedmapProblem& p;
+    const float magnitude;  // the scale without its sign
+    const float per_unit;   // how large one unit of what `scores` gives is
+    int64_t b = 0, h = 0, start = 0, from_key = 0, to_key = 0;
+    int count = 0, wide = 0;
+    const float* key = nullptr;
+    const float* value = nullptr;
+
+  private:
+    template <int N>
+    void multiply(int64_t from, int size) {
+        const int64_t stride = p.key_strides[2];
+        int c = 0;
+        for (; c + TALL <= size; c += TALL)
+            score<N, TALL>(key + (from + c) * stride, stride, query_.data, p.width, tile_.data + c * WIDE);
+        for (; c < size; ++c)
+            score<N, 1>(key + (from + c) * stride, stride, query_.data, p.width, tile_.data + c * WIDE);
+    }
+
+    // The stretch of keys of each row, and of all of them. Rows that do not exist see what all see.
+    void take_spans() {
+        const int32_t end = (int32_t)p.keys - 1;
+        int32_t low = end + 1, high = -1, late = 0, early = end;
+        for (int r = 0; r < ROWS; ++r) {
+            const int64_t at = b * p.span_strides[0] + h * p.span_strides[1] + start + r;
+            const bool real = r < count;
+            const int32_t f = real && p.first ? std::max(p.first[at], 0) : 0;
+            const int32_t l = real && p.last ? std::min(p.last[at], end) : end;
+            first_[r] = f, last_[r] = l;
+            if (!real) continue;
+            late = std::max(late, f), early = std::min(early, l);
+            if (f <= l) low = std::min(low, f), high = std::max(high, l);
+        }
+        from_key = low, to_key = std::max<int64_t>(high + 1, low);
+        whole_from_ = late, whole_to_ = early;
+    }
+
+    void hide(int64_t from, int size) {
+        if (from < whole_from_ || from + size - 1 > whole_to_) {
+            for (int c = 0; c < size; ++c)
+                for (int n = 0; n < wide; ++n) {
+                    const Ints k = Ints{} + (int32_t)(from + c);
+                    const Ints f = *(const Ints*)(first_ + n * LANES), l = *(const Ints*)(last_ + n * LANES);
+                    Vec& s = tile_.data[c * WIDE + n];
+                    s = ((k < f) | (k > l)) ? all(NONE) : s;
+                }
+        }
+        if (p.valid) {
+            const uint8_t* valid = p.valid + b * p.valid_stride + from;
+            for (int c = 0; c < size; ++c)
+                if (!valid[c])
+                    for (int n = 0; n < wide; ++n) tile_.data[c * WIDE + n] = all(NONE);
+        }
+        if (p.visible) {
+            const uint8_t* table = p.visible + b * p.visible_strides[0] + h * p.visible_strides[1];
+            float* flat = (float*)tile_.data;
+            for (int r = 0; r < count; ++r) {
+                const uint8_t* line = table + (start + r) * p.visible_strides[2] + from * p.visible_strides[3];
+                for (int c = 0; c < size; ++c)
+                    if (!line[c * p.visible_strides[3]]) flat[c * ROWS + r] = NONE;
+            }
+        }
+    }
+
+    void add_bias(int64_t from, int size) {
+        const float* table = p.bias + b * p.bias_strides[0] + h * p.bias_strides[1];
+        float* flat = (float*)tile_.data;
+        for (int r = 0; r < count; ++r) {
+            const float* line = table + (start + r) * p.bias_strides[2] + from * p.bias_strides[3];
+            for (int c = 0; c < size; ++c) {
+                const float bias = line[c * p.bias_strides[3]];
+                // Added to a score that is not finite, -inf would not hide it.
+                float& s = flat[c * ROWS + r];
+                s = bias == NONE ? NONE : s * magnitude + bias;
+            }
+        }
+    }
+
+    Buffer<float> query_;
+    Buffer<Vec> tile_;
+    alignas(64) int32_t first_[ROWS], last_[ROWS];
+    int64_t whole_from_ = 0, whole_to_ = 0;
+};
+
+}  // namespace heedmap

@@ -1,0 +1,64 @@
+"""Masks in the form that the kernel takes: stretches of keys, valid keys, tables for the rest."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from heedmap.masks import Causal, Padding, Spans, Visible, Window, parts_of
+from heedmap.problem import Problem
+
+
+class Hidden(NamedTuple):
+    """What the mask of a problem hides; None for nothing of this kind."""
+
+    first: Int[Tensor, "#batch #heads query"] | None = None
+    last: Int[Tensor, "#batch #heads query"] | None = None
+    valid: Bool[Tensor, "#batch key"] | None = None
+    visible: Bool[Tensor, "#batch #heads query key"] | None = None
+
+
+def is_simple(problem: Problem) -> bool:
+    """Return whether the mask has a form that the kernel takes."""
+    kinds = (Causal, Window, Padding, Spans, Visible)
+    parts = parts_of(problem.mask)
+    tables = sum(isinstance(part, Visible) for part in parts)
+    return tables <= 1 and all(isinstance(part, kinds) for part in parts)
+
+
+def hidden_of(problem: Problem) -> Hidden:
+    """Return what the mask of a problem hides."""
+    _, _, queries, keys = problem.extent
+    first = last = valid = visible = None
+    for part in parts_of(problem.mask):
+        low = high = None
+        if isinstance(part, Causal | Window):
+            place = (torch.arange(queries) + part.offset)[None, None]
+            if isinstance(part, Causal):
+                high = place
+            else:
+                low = None if part.before is None else place - part.before
+                high = None if part.after is None else place + part.after
+        elif isinstance(part, Spans):
+            low, high = part.first, part.last
+            valid = _both(valid, part.valid)
+        elif isinstance(part, Padding):
+            valid = _both(valid, part.valid)
+        elif isinstance(part, Visible):
+            visible = part.table
+        first = low if first is None else first if low is None else torch.maximum(first, low)
+        last = high if last is None else last if high is None else torch.minimum(last, high)
+    if first is not None or last is not None:
+        nothing = torch.zeros((1, 1, queries), dtype=torch.long)
+        first = nothing if first is None else first
+        last = nothing + (keys - 1) if last is None else last
+        first, last = torch.broadcast_tensors(first.clamp(0, keys), last.clamp(-1, keys - 1))
+        first, last = (ends.to(torch.int32).contiguous() for ends in (first, last))
+    return Hidden(first, last, None if valid is None else valid.contiguous(), visible)
+
+
+def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
