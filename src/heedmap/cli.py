@@ -128,6 +128,12 @@ def _add_look(commands: Any) -> None:
         help="where in a sound to begin; some models take 30 s at a time",
     )
     parser.add_argument(
+        "--channel",
+        type=int,
+        metavar="N",
+        help="the channel of a sound to take, from 0; the mean of all without it",
+    )
+    parser.add_argument(
         "-o", "--output", type=Path, metavar="FOLDER", help="default: heedmap-out/NAME"
     )
     parser.add_argument(
@@ -154,6 +160,10 @@ def _look(options: argparse.Namespace) -> int:
     # Python has None for a stream that was closed before it began.
     if sys.stdout is None:
         raise UnsupportedError("standard output must be open; got a closed one.")
+    if options.channel is not None and (options.text or options.input == "-"):
+        raise ArgumentError(
+            f"--channel must be given for a sound; got {options.channel} for words. Leave it out."
+        )
     if options.input == "-" and not options.text:
         if sys.stdin is None:
             raise InputError("input must be words, a file, or - while standard input is open.")
@@ -161,7 +171,7 @@ def _look(options: argparse.Namespace) -> int:
     elif options.text:
         media = Text.of(options.input)
     else:
-        media = open_source(options.input)
+        media = open_source(options.input, channel=options.channel)
     if options.words:
         return _words(options, media)
     words = isinstance(media, Text) and media.name in ("the text", "standard input")

@@ -65,11 +65,23 @@ class Run:
     sounding: Bool[Tensor, " positions"] | None = None
 
 
-def open_source(source: str | Path | Text | Sound | Film) -> Text | Sound | Film:
-    """Return what is to be looked at, opened."""
+def open_source(
+    source: str | Path | Text | Sound | Film, *, channel: int | None = None
+) -> Text | Sound | Film:
+    """Return what is to be looked at, opened; of a sound one `channel`, or the mean of all.
+
+    Raises:
+        ArgumentError: for a channel of what is no sound.
+    """
     if isinstance(source, Text | Sound | Film):
         return source
-    return open_media(source, sample_rate_hz=MODEL_RATE_HZ)
+    media = open_media(source, sample_rate_hz=MODEL_RATE_HZ, channel=channel)
+    if channel is not None and not isinstance(media, Sound):
+        what = "text" if isinstance(media, Text) else "film"
+        raise ArgumentError(
+            f"channel must be given for a sound; got {channel} for {media.name}, a {what}."
+        )
+    return media
 
 
 def run(

@@ -250,8 +250,8 @@ class _Mixdown:
         elif self._mean_energy < _CANCELLED_ENERGY * self._channel_energy:
             self.notes.append(
                 f"the mean of its {self._channels} channels is nearly silent though they are not: "
-                "they cancel each other; take one of them, in Python with "
-                "heedmap.media.Sound.of_file(path, channel=0)"
+                "they cancel each other; take one of them with --channel 0 (in Python, with "
+                "heedmap.media.Sound.of_file(path, channel=0))"
             )
 
 
