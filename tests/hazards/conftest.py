@@ -1,4 +1,4 @@
-"""Prints what became of each trap, where the traps alone were run."""
+"""The command line for tests, and a line on each trap where the traps alone were run."""
 
 import re
 from collections import defaultdict
@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
+from .command import Run, runner
 from .traps import OUTSIDE, TITLES
 
 HERE = Path(__file__).parent
 _NAME = re.compile(r"::test_([hum]\d\d)_")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return the command line, run in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return runner(capsys)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
