@@ -404,3 +404,11 @@ def test_an_interrupted_command_leaves_nothing(folder: Path, number: signal.Sign
     assert (process.returncode, out) == (130, b"")
     assert err.decode().splitlines()[-1] == "heedmap: interrupted."
     assert list(folder.iterdir()) == []
+
+
+def test_doctor_says_which_kernel_computes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["torch"] == torch.__version__
+    assert lines["kernel"].startswith(("native, compiled for ", "PyTorch's"))
+    assert lines["media"] == lines["models"] == lines["plot"] == "installed"

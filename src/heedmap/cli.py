@@ -1,4 +1,4 @@
-"""The command line: ``heedmap look INPUT``.
+"""The command line: ``heedmap look INPUT``, ``heedmap doctor``.
 
 Results go to standard output, progress and errors to standard error. The status is 0 when done, 1
 when something failed, 2 for wrong usage or input, 130 when interrupted. What takes long to import
@@ -82,7 +82,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print the version and stop")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_look(commands)
+    _add_doctor(commands)
     return parser
+
+
+def _add_doctor(commands: Any) -> None:
+    about = "what this installation has to work with: kernel, threads, extras"
+    parser = commands.add_parser("doctor", help=about, description=f"{about.capitalize()}.")
+    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    parser.set_defaults(command=_doctor)
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from heedmap.doctor import examine
+
+    _print("".join(f"{name:8} {value}\n" for name, value in examine().items()))
+    return DONE
 
 
 def _add_look(commands: Any) -> None:
