@@ -5,7 +5,7 @@ from collections import Counter
 from heedmap.analysis.kind_rules import UNITS
 from heedmap.look.looking import Look
 from heedmap.look.table import Row
-from heedmap.plot.labels import readable
+from heedmap.plot.labels import in_line
 
 MOST_LINES = 40
 MOST_LETTERS = 60
@@ -38,7 +38,7 @@ def _what(seen: Look) -> str:
         words = " ".join(seen.axis.text.split())
         name = f"“{words}”" if len(words) <= MOST_LETTERS else f"“{words[:MOST_LETTERS]}…”"
     unit = UNITS[seen.axis.kind] + "s" * (count != 1)
-    return f"{_visible(name)}: {seen.kind}, {count} {unit}; {model}"
+    return f"{in_line(name)}: {seen.kind}, {count} {unit}; {model}"
 
 
 def _heads(seen: Look) -> str:
@@ -59,7 +59,7 @@ def _table(seen: Look) -> str:
     if seen.question is not None:
         row = seen.rows[0]
         places = ", ".join(f"@{i}" for i in row.positions)
-        return f"{_visible(seen.question)} ({_visible(row.text)}, {places}) looks at\n{_keys(row)}"
+        return f"{in_line(seen.question)} ({in_line(row.text)}, {places}) looks at\n{_keys(row)}"
     lines = [_line(row) for row in seen.rows[:MOST_LINES]]
     if left := len(seen.rows) - len(lines):
         lines.append(f"… and {left} more, all in summary.json")
@@ -69,21 +69,16 @@ def _table(seen: Look) -> str:
 
 def _keys(row: Row) -> str:
     return "\n".join(
-        f"  {key.weight:6.1%}  @{key.position:<5} {_visible(key.text)}{_remark(key.remark)}"
+        f"  {key.weight:6.1%}  @{key.position:<5} {in_line(key.text)}{_remark(key.remark)}"
         for key in row.keys
     )
 
 
 def _line(row: Row) -> str:
     looked_at = "; ".join(
-        f"{key.weight:.1%} {_visible(key.text)}{_remark(key.remark)}" for key in row.keys
+        f"{key.weight:.1%} {in_line(key.text)}{_remark(key.remark)}" for key in row.keys
     )
-    return f"  @{row.positions[0]:<5} {_visible(row.text)} → {looked_at}"
-
-
-def _visible(words: str) -> str:
-    """Return words on one line, so that neither a line end nor an escape reaches the terminal."""
-    return readable(words, len(words))
+    return f"  @{row.positions[0]:<5} {in_line(row.text)} → {looked_at}"
 
 
 def _remark(remark: str) -> str:

@@ -19,7 +19,7 @@ from heedmap.media import Film, Sound, Text
 from heedmap.models.hub import load_audio_model
 from heedmap.models.loaded import AudioModel
 from heedmap.models.packages import PACKAGED
-from heedmap.plot.labels import readable
+from heedmap.plot.labels import in_line
 
 SILENCE_DECIBELS = -80.0
 """Below this there is nothing that a recording of 16 bits could hold."""
@@ -240,18 +240,15 @@ def _sounding(sound: Sound, frames: Axis) -> Bool[Tensor, " frames"]:
 def report(made: Transcript) -> str:
     """Return what a person reads: the words with their times, and the notes."""
     span = f"{made.start_seconds:.2f} s to {made.end_seconds:.2f} s"
-    parts = [f"{_line(made.name)}: audio, {span}; {made.model}, {len(made.heads)} alignment heads"]
+    parts = [
+        f"{in_line(made.name)}: audio, {span}; {made.model}, {len(made.heads)} alignment heads"
+    ]
     if made.words:
         lines = [
-            f"{word.start_seconds:9.2f} {word.end_seconds:9.2f}  {_line(word.text)}"
+            f"{word.start_seconds:9.2f} {word.end_seconds:9.2f}  {in_line(word.text)}"
             for word in made.words
         ]
         parts.append("\n".join([f"{'start':>9} {'end':>9}  word", *lines]))
     if made.notes:
         parts.append("\n".join(f"note: {note}" for note in made.notes))
     return "\n\n".join(parts) + "\n"
-
-
-def _line(words: str) -> str:
-    """Return words on one line, so that neither a line end nor an escape reaches the terminal."""
-    return readable(words, len(words))

@@ -4,6 +4,7 @@ import unicodedata
 
 STAND_INS = {"\n": "↵", "\t": "⇥", " ": "␣", "\u00a0": "␣", "\u3000": "␣"}
 EMPTY = "∅"
+ISOLATE, END_OF_ISOLATE = "\u2068", "\u2069"
 JOINERS = "\u200c\u200d"
 
 
@@ -24,6 +25,21 @@ def readable(label: str, most_characters: int = 24) -> str:
         core = core[: most_characters - 1].rstrip(JOINERS) + "…"
     shown = "".join(_visible(core, i) for i in range(len(core)))
     return shown or EMPTY
+
+
+def in_line(words: str) -> str:
+    """Return words for a line of a terminal, which no line end or escape of theirs can break.
+
+    Words from right to left are isolated, or numbers and arrows between two of them would turn
+    around, too.
+
+    >>> in_line("two\\nlines"), in_line("سلام")
+    ('two↵lines', '\\u2068سلام\\u2069')
+    """
+    shown = readable(words, len(words))
+    if any(unicodedata.bidirectional(character) in ("R", "AL") for character in shown):
+        return f"{ISOLATE}{shown}{END_OF_ISOLATE}"
+    return shown
 
 
 def code(character: str) -> str:
