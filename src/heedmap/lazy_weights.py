@@ -55,7 +55,7 @@ class Asked:
     def take(self, gradient: Float[Tensor, "batch heads query value_dim"]) -> None:
         """Hear of a gradient of the output."""
         if self.retains:
-            self.kept = gradient if self.kept is None else self.kept + gradient
+            self.kept = gradient.clone() if self.kept is None else self.kept + gradient
         for hook in tuple(self.hooks.values()):
             hook(gradient)
 
