@@ -1,0 +1,106 @@
+// Random problems for the kernels, to be compiled with the address and undefined-behaviour sanitizers:
+// every buffer is as long as it must be, and no longer.
+//
+//     sanitized ROUNDS SEED
+
+#include "backward.cpp"
+#include "forward.cpp"
+#include "statistics.cpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+static std::mt19937 generator;
+
+static int between(int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(generator);
+}
+
+static bool perhaps() { return between(0, 1) == 1; }
+
+static std::vector<float> numbers(int64_t count) {
+    std::normal_distribution<float> normal;
+    std::vector<float> made(count);
+    for (float& number : made) number = normal(generator);
+    return made;
+}
+
+template <typename T>
+static std::vector<T> whole_numbers(int64_t count, int low, int high) {
+    std::vector<T> made(count);
+    for (T& number : made) number = (T)between(low, high);
+    return made;
+}
+
+static std::vector<int32_t> bins(int64_t size, int64_t count) {
+    std::vector<int32_t> made(size);
+    for (int64_t i = 0; i < size; ++i) made[i] = (int32_t)(((i + 1) * count - 1) / size);
+    return made;
+}
+
+static void one_round() {
+    const int64_t batch = between(1, 2), kv_heads = between(1, 3), heads = kv_heads * between(1, 2);
+    const int64_t queries = between(1, 130), keys = between(1, 300);
+    const int64_t width = between(1, 40), value_width = between(1, 40);
+    const int64_t rows = batch * heads * queries, lines = batch * kv_heads * keys;
+    const auto query = numbers(rows * width), key = numbers(lines * width);
+    const auto value = numbers(lines * value_width), bias = numbers(rows * keys);
+    const auto first = whole_numbers<int32_t>(rows, -3, (int)keys + 2);
+    const auto last = whole_numbers<int32_t>(rows, -3, (int)keys + 2);
+    const auto valid = whole_numbers<uint8_t>(batch * keys, 0, 1);
+    const auto visible = whole_numbers<uint8_t>(rows * keys, 0, 1);
+    HeedmapProblem p{};
+    p.query = query.data(), p.key = key.data(), p.value = value.data();
+    p.batch = batch, p.heads = heads, p.kv_heads = kv_heads, p.queries = queries, p.keys = keys;
+    p.width = width, p.value_width = value_width;
+    p.scale = (float)between(-1, 1) * 0.3f, p.threads = between(1, 3);
+    const int64_t places[3][3] = {{heads * queries * width, queries * width, width},
+                                  {kv_heads * keys * width, keys * width, width},
+                                  {kv_heads * keys * value_width, keys * value_width, value_width}};
+    std::copy_n(places[0], 3, p.query_strides);
+    std::copy_n(places[1], 3, p.key_strides);
+    std::copy_n(places[2], 3, p.value_strides);
+    const int64_t table[4] = {heads * queries * keys, queries * keys, keys, 1};
+    std::copy_n(table, 4, p.visible_strides);
+    std::copy_n(table, 4, p.bias_strides);
+    p.span_strides[0] = heads * queries, p.span_strides[1] = queries, p.valid_stride = keys;
+    if (perhaps()) p.first = first.data(), p.last = last.data();
+    if (perhaps()) p.valid = valid.data();
+    if (perhaps()) p.visible = visible.data();
+    if (perhaps()) p.bias = bias.data();
+
+    std::vector<float> output(rows * value_width), normalizer(rows);
+    if (heedmap_forward(&p, output.data(), normalizer.data())) std::abort();
+
+    const int64_t down = between(1, (int)queries), across = between(1, (int)keys);
+    const int64_t top = between(0, (int)std::min<int64_t>(9, keys));
+    std::vector<float> received(batch * heads * keys), entropy(rows), weights(rows * top);
+    std::vector<float> pooled(batch * heads * down * across);
+    std::vector<int64_t> found(rows * top);
+    const auto row_bins = bins(queries, down), column_bins = bins(keys, across);
+    HeedmapStatistics s{};
+    s.log_normalizer = normalizer.data();
+    if (perhaps()) s.received = received.data();
+    if (perhaps()) s.entropy = entropy.data();
+    if (perhaps()) {
+        s.pooled = pooled.data(), s.pooled_rows = down, s.pooled_columns = across;
+        s.row_bins = row_bins.data(), s.column_bins = column_bins.data();
+    }
+    s.top = top, s.top_weights = weights.data(), s.top_keys = found.data();
+    if (heedmap_statistics(&p, &s)) std::abort();
+    for (int64_t place : found)
+        if (place < 0 || place >= keys) std::abort();
+
+    const auto upward = numbers(rows * value_width), slope = numbers(rows);
+    std::vector<float> d_query(query.size()), d_key(key.size()), d_value(value.size());
+    const HeedmapGradients g{normalizer.data(), upward.data(), slope.data(),
+                             d_query.data(),    d_key.data(),  d_value.data()};
+    if (heedmap_backward(&p, &g)) std::abort();
+}
+
+int main(int, char** words) {
+    generator.seed((unsigned)std::atoi(words[2]));
+    for (int round = std::atoi(words[1]); round; --round) one_round();
+    std::puts("clean");
+}
