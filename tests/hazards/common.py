@@ -74,14 +74,25 @@ class Fused(nn.Module):
 
 
 def of_watched_model(
-    x: Tensor, source: Tensor, valid: Tensor | None = None, causal: bool = False
+    x: Tensor,
+    source: Tensor,
+    valid: Tensor | None = None,
+    causal: bool = False,
+    *,
+    grad: bool = False,
 ) -> Answer:
     visible = None if valid is None else valid.bool()[:, None, None]
     if causal:
         table = torch.ones(x.shape[1], source.shape[1], dtype=torch.bool).tril()
         visible = table if visible is None else visible & table
-    output, layer = watched(Fused(), x, source, visible)
+    output, layer = watched(Fused(), x, source, visible, grad=grad)
     return Answer(output, layer.weights)
+
+
+def of_model_watched_with_gradients(
+    x: Tensor, source: Tensor, valid: Tensor | None = None, causal: bool = False
+) -> Answer:
+    return of_watched_model(x, source, valid, causal, grad=True)
 
 
 def watched(model: nn.Module, *inputs: Any, **options: Any) -> tuple[Any, Layer]:
@@ -103,6 +114,7 @@ WAYS: dict[str, Way] = {
     "SelfAttention": of_module,
     "watched": of_watched_model,
 }
+WAYS_OF_GRADIENTS: dict[str, Way] = WAYS | {"watched": of_model_watched_with_gradients}
 
 
 def plain_weights(

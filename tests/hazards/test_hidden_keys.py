@@ -13,6 +13,7 @@ from heedmap.nn import SelfAttention
 
 from .common import (
     WAYS,
+    WAYS_OF_GRADIENTS,
     Fused,
     Way,
     draw,
@@ -24,6 +25,9 @@ from .common import (
 )
 
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+ways_of_gradients = pytest.mark.parametrize(
+    "way", WAYS_OF_GRADIENTS.values(), ids=WAYS_OF_GRADIENTS
+)
 backends = pytest.mark.parametrize("backend", ["fused", "tiles", "reference"])
 
 NOTHING = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 0, 0, 0]])
@@ -54,13 +58,11 @@ def test_h01_a_row_that_sees_nothing(way: Way, dtype: torch.dtype) -> None:
     require_zeros(weights, NOTHING == 0)
 
 
-@ways
+@ways_of_gradients
 def test_h01_its_gradients_are_zero(way: Way) -> None:
     x = draw(2, 5, 8).requires_grad_()
     output, weights = way(x, x, NOTHING)
-    loss = output.square().sum()
-    if weights.requires_grad:
-        loss = loss + weights.entropy().sum() + weights.received().square().sum()
+    loss = output.square().sum() + weights.entropy().sum() + weights.received().square().sum()
     (gradient,) = torch.autograd.grad(loss, [x])
     assert bool(torch.isfinite(gradient).all())
     assert bool((gradient[1] == 0).all())
@@ -109,7 +111,9 @@ def test_h02_reading_the_weights_changes_no_output() -> None:
 
 
 def test_h02_weights_are_the_same_whether_the_module_was_asked_or_not() -> None:
-    asked, not_asked = (watched(MultiHead(need), draw(2, 5, 8), NOTHING)[1] for need in (1, 0))
+    asked, not_asked = (
+        watched(MultiHead(need), draw(2, 5, 8), NOTHING)[1] for need in (True, False)
+    )
     require_close(asked.weights, not_asked.weights.to_dense())
 
 
@@ -212,6 +216,17 @@ def test_h06_no_score_is_low_or_high_enough(way: Way, case: str) -> None:
     assert bool((nothing.to_dense() == 0).all()), "not a third each"
 
 
+def test_h06_a_watched_model_in_which_a_hidden_key_wins_is_shown_as_it_is() -> None:
+    x = torch.full((1, 3, 4), 4e4)
+    source = torch.full((1, 3, 4), -4e4)
+    visible = torch.tensor([[True, True, False]])
+    output, layer = watched(Eager(-1e9), x, source, visible)
+    assert bool((output == source).all())
+    expected = torch.tensor([0.0, 0, 1]).expand(1, 2, 3, 3)
+    require_close(layer.weights, expected)
+    assert bool((WAYS["attention"](x, source, visible).weights.to_dense()[..., 2] == 0).all())
+
+
 @ways
 @pytest.mark.parametrize("junk", [math.nan, math.inf, -math.inf])
 def test_h11_what_stands_in_a_hidden_slot_reaches_nothing(way: Way, junk: float) -> None:
@@ -266,15 +281,13 @@ def test_h46_padded_queries_look_unless_they_are_hidden_too() -> None:
     require_close(layer.weights, weights.to_dense())
 
 
-@ways
+@ways_of_gradients
 def test_h47_a_loss_that_leaves_empty_rows_out(way: Way) -> None:
     x = draw(2, 5, 8, dtype=torch.float64).requires_grad_()
     output, weights = way(x, x, NOTHING)
     live = output.masked_fill((NOTHING == 0)[..., None], 0)
-    loss = live.square().sum()
-    if weights.requires_grad:
-        loss = loss + weights.log_weights[0].exp().square().sum()
-        loss = loss + weights.log_normalizer.masked_fill(weights.sum(-1) == 0, 0).sum()
+    loss = live.square().sum() + weights.log_weights[0].exp().square().sum()
+    loss = loss + weights.log_normalizer.masked_fill(weights.sum(-1) == 0, 0).sum()
     (gradient,) = torch.autograd.grad(loss, [x])
     assert bool(torch.isfinite(gradient).all())
 

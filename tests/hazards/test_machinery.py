@@ -18,6 +18,12 @@ from heedmap.nn import SelfAttention
 
 from .common import HEADS, draw, heads_of, plain_layer, require_close, watched
 
+# The compiler cannot follow the run-time checks of types, so these run with those of bad input.
+compiled_code = pytest.mark.bad_input
+noisy = pytest.mark.filterwarnings(
+    "ignore:Dynamo does not know how to trace", "ignore:The .grad attribute"
+)
+
 VALID = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
 DEAD = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0]])
 
@@ -193,9 +199,8 @@ class Layer(nn.Module):
         return self.attend(x * 1, DEAD)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Dynamo does not know how to trace", "ignore:The .grad attribute"
-)
+@compiled_code
+@noisy
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("way", ["attention", "SelfAttention"])
@@ -215,9 +220,8 @@ def test_h33_compiled_code_gives_the_same(way: str, dynamic: bool, backend: str)
     torch._dynamo.reset()
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Dynamo does not know how to trace", "ignore:The .grad attribute"
-)
+@compiled_code
+@noisy
 def test_h33_gradients_of_compiled_code() -> None:
     leaves = [draw(2, 4, 8).requires_grad_() for _ in range(2)]
     torch._dynamo.reset()
@@ -234,6 +238,7 @@ def test_h33_gradients_of_compiled_code() -> None:
     torch._dynamo.reset()
 
 
+@compiled_code
 def test_h33_one_whole_graph_is_refused_by_the_compiler() -> None:
     torch._dynamo.reset()
     x = heads_of(draw(2, 4, 8))

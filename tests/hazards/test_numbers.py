@@ -159,6 +159,30 @@ def test_h30_the_gradient_of_a_bias_that_is_spread(shape: tuple[int, ...], backe
     assert torch.autograd.gradgradcheck(call, (bias,))
 
 
+class Biased(nn.Module):
+    """A model with a bias that it learns."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(draw(*shape, seed=3))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(query, key, key, attn_mask=self.bias)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (1, 2, 4, 5), (2, 1, 1, 5)], ids=str)
+def test_h30_of_a_watched_model(shape: tuple[int, ...]) -> None:
+    query, key = draw(2, 2, 4, 3, seed=1), draw(2, 2, 5, 3, seed=2)
+    model = Biased(*shape)
+    _, layer = watched(model, query, key, grad=True)
+    (found,) = torch.autograd.grad(layer.weights.entropy().sum(), [model.bias])
+    scores = query @ key.mT / math.sqrt(3) + model.bias
+    weights = torch.softmax(scores, -1)
+    entropy = -(weights * weights.log()).sum()
+    (expected,) = torch.autograd.grad(entropy, [model.bias])
+    require_close(found, expected, 1e-5)
+
+
 @ways
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [1.0, 8.0, 300.0])

@@ -158,6 +158,7 @@ def test_m35_no_words_at_all(case: str, tmp_path: Path, run: Run) -> None:
     assert words in done.err
 
 
+@pytest.mark.slow
 def test_m35_one_endless_line_states_the_limit(byte_model: str, tmp_path: Path, run: Run) -> None:
     path = tmp_path / "line.txt"
     path.write_text("x" * 1_000_000)
