@@ -110,7 +110,10 @@ def test_channels_are_mixed_to_their_mean_or_chosen(tmp_path: Path) -> None:
 def test_channels_that_cancel_are_named(tmp_path: Path) -> None:
     path = tmp_path / "antiphase.wav"
     soundfile.write(path, np.stack([tone(), -tone()], 1), RATE)
-    assert "cancel each other; take one of them with --channel 0 (in Python" in Sound.of_file(path).notes[0]
+    assert (
+        "cancel each other; take one of them with --channel 0 (in Python"
+        in Sound.of_file(path).notes[0]
+    )
     assert Sound.of_file(path, channel=0).notes == ()
 
 
