@@ -71,6 +71,20 @@ class TestLargeScores:
         torch.testing.assert_close(weights @ inputs[2], output, atol=1e-5, rtol=1e-4)
 
 
+class TestSinksOfLargeScores:
+    @pytest.mark.parametrize("backend", BACKENDS)
+    @pytest.mark.parametrize("large", [0.0, 1e4])
+    def test_a_sink_keeps_its_share(self, backend: str, large: float) -> None:
+        query, key = torch.full((1, 1, 2, 1), 1.0), torch.full((1, 1, 3, 1), large)
+        visible = Visible(torch.tensor([[True, True, True], [False, False, False]]))
+        sinks, options = torch.tensor([large]), {"mask": visible, "backend": backend}
+        weights = heedmap.attention(query, key, key, sinks=sinks, scale=1.0, **options)[1]
+        expected = torch.tensor([[[[0.25] * 3, [0.0] * 3]]])
+        torch.testing.assert_close(weights.to_dense(), expected)
+        torch.testing.assert_close(weights.sum(-1), expected.sum(-1))
+        torch.testing.assert_close(weights.summarize().received, expected.sum(-2))
+
+
 class TestHiddenByBias:
     @pytest.mark.parametrize("backend", BACKENDS)
     def test_nan_behind_a_bias_of_minus_infinity_stays_there(

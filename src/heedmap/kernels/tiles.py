@@ -161,7 +161,9 @@ def remainder(
     matrices: Index,
     rows: Index,
 ) -> Float[Tensor, "matrices rows"]:
-    """Return what the log-normaliser lacks for its rows to sum to 1: ln Σ exp(score − it).
+    """Return what the log-normaliser lacks for its rows, with their sinks, to sum to 1.
+
+    That is ln Σ exp(score − it), where a sink is one more score.
 
     Far from 0 a float32 has no digits left for it.
 
@@ -172,6 +174,8 @@ def remainder(
         part = rows[some.start : some.stop]
         known = log_normalizer[:, some.start : some.stop]
         total = torch.zeros_like(known)
+        if problem.scoring.sinks is not None:
+            total = torch.exp(problem.sink_column(matrices) - known)
         for columns in _column_blocks(problem, matrices, part):
             total = total + weights(problem, known, matrices, part, columns).sum(-1)
         results.append(torch.log(total.masked_fill(known == -torch.inf, 1)))
