@@ -1,12 +1,14 @@
 """Where numbers are computed as promised, whatever the caller's block says."""
 
 import functools
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C import _get_dispatch_mode, _is_tracing, _TorchDispatchModeKey
 from torch._C._functorch import (
     get_unwrapped,
     is_batchedtensor,
@@ -17,6 +19,9 @@ from heedmap.errors import UnsupportedError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_PROXY = _TorchDispatchModeKey.PROXY
+"""The mode in which torch.fx records every operation of PyTorch, and would miss ours."""
 
 _AS_IT_IS = nullcontext()
 
@@ -50,11 +55,40 @@ def never_compiled(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         # To disable it beforehand would load the compiler, a second, for everybody.
         if torch.compiler.is_compiling():
+            _refuse_record(torch.compiler.is_exporting())
             as_written: Any = torch.compiler.disable(function)
             return as_written(*args, **kwargs)
+        _refuse_record(_is_tracing() or _get_dispatch_mode(_PROXY) is not None)
         return function(*args, **kwargs)
 
     return call
+
+
+def _refuse_record(recorded: bool) -> None:
+    """Refuse to become a part of a graph that is to run without Python.
+
+    Raises:
+        UnsupportedError: if one is being recorded.
+    """
+    if recorded:
+        raise UnsupportedError(
+            "attention and maps must be run by Python; got an export or a trace of the graph. "
+            "Export the model with torch.nn.functional.scaled_dot_product_attention in their place."
+        )
+
+
+def refuse_empty(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor that has a shape and no numbers.
+
+    Raises:
+        UnsupportedError: for one of the meta device, and for one of a FakeTensorMode.
+    """
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    if tensor.is_meta or (fake is not None and isinstance(tensor, fake.FakeTensor)):
+        raise UnsupportedError(
+            f"{name} must have numbers; got a tensor without any, on the meta device or under "
+            "FakeTensorMode. The output would have the shape of query, as wide as value."
+        )
 
 
 def refuse_mapped(name: str, tensor: Tensor) -> None:

@@ -17,7 +17,7 @@ from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedErr
 from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
 from heedmap.masks.base import require_tensor
 from heedmap.places import Index, Places, as_numbers, look_up, pick
-from heedmap.precision import refuse_mapped
+from heedmap.precision import refuse_empty, refuse_mapped
 from heedmap.scoring import ScoreChange, Scoring, make_scoring
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -295,6 +295,7 @@ def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:
             continue
         if not isinstance(tensor, Tensor):
             raise DTypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}.")
+        refuse_empty(name, tensor)
         refuse_mapped(name, tensor)
         _check_kind(name, tensor)
         if (

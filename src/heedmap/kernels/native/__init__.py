@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
+from torch.nn import Parameter
 
 from heedmap.errors import BudgetError
 from heedmap.kernels.gradients import Gradients
@@ -31,6 +32,10 @@ def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"
     if problem.compute_dtype != torch.float32 or not query.is_cpu or load() is None:
         return False
     if forward_ad._current_level >= 0 or is_functorch_wrapped_tensor(query):
+        return False
+    given = (*problem.tensors(), *(() if value is None else (value,)))
+    if any(type(tensor) not in (Tensor, Parameter) for tensor in given):
+        # Others may have no memory of their own.
         return False
     if scoring.soft_cap is not None or scoring.change is not None or not problem.clean:
         return False
