@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from heedmap import reductions
 from heedmap.errors import ArgumentError, FrozenError, ShapeError, UnsupportedError
@@ -32,7 +33,7 @@ from heedmap.masks import Mask
 from heedmap.precision import never_compiled
 from heedmap.problem import Problem, make_problem
 from heedmap.scoring import Scoring
-from heedmap.summary import Summary, summarize
+from heedmap.summary import Answers, Summary, summarize
 
 SAVED_FORM = 1
 """The form in which maps are saved; another number is refused."""
@@ -418,7 +419,15 @@ def _kinds(base: type) -> list[type]:
     return [base, *(kind for sub in base.__subclasses__() for kind in _kinds(sub))]
 
 
-# So that torch.load, which makes only what it is told to trust, makes maps.
-torch.serialization.add_safe_globals(
-    [_rebuilt, range, Problem, Scoring, LogNormalizer, *_kinds(LazyMatrix), *_kinds(Mask)]
-)
+# So that torch.load, which makes only what it is told to trust, makes maps and summaries.
+_SAVED = [_rebuilt, range, Problem, Scoring, LogNormalizer, Summary, Answers]
+torch.serialization.add_safe_globals([*_SAVED, *_kinds(LazyMatrix), *_kinds(Mask)])
+
+
+def _collated(maps: list[Tensor], *, collate_fn_map: Any = None) -> Tensor:
+    """Return a batch of maps, for a DataLoader, whose workers would write them into memory."""
+    del collate_fn_map
+    return torch.stack(maps)
+
+
+default_collate_fn_map[AttentionMap] = _collated

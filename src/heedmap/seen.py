@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -74,20 +75,21 @@ class Seen:
                 −1 behind its end, where the rows of its map then go on from another sequence.
 
         Returns:
-            The layers that attended at each step.
+            The layers that attended at each step; of a search that went on after the longest of
+            the returned sequences had ended, without the steps behind it.
 
         Raises:
-            ArgumentError: if decoding was not watched, or in another number of steps.
+            ArgumentError: if no decoding was watched, or in fewer steps, or several were.
         """
         if self._ask_along is None:
             raise ArgumentError(
-                "along must be asked of what heedmap.watch saw; got a recording or a part of it."
+                "along must be asked of what heedmap.watch saw; got a recording, a part or a copy."
             )
         layers = self._ask_along(beam_indices)
         if not layers:
             raise ArgumentError(
                 f"beam_indices must be [batch, step] for the steps that were watched; got "
-                f"{list(beam_indices.shape)}, and no layer attended {beam_indices.shape[-1]} times."
+                f"{list(beam_indices.shape)}, and no layer took {beam_indices.shape[-1]} steps."
             )
         return Seen(lambda: layers, self.missed, self.model)
 
@@ -127,6 +129,19 @@ class Seen:
 
     def _of(self, wanted: Callable[[Layer], bool]) -> "Seen":
         return Seen(lambda: [x for x in self._ask() if wanted(x)], self.missed, self.model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy or save the layers as they are by now, without the model."""
+        return _rebuilt, (self.layers, list(self.missed), self.model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy knows: the layers as they are now."""
+        return {"layers": self.layers, "missed": list(self.missed), "model": self.model}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be a copy."""
+        layers: list[Layer] = state["layers"]
+        Seen.__init__(self, lambda: layers, state["missed"], state["model"])
 
     def __len__(self) -> int:
         """Return the number of layers."""
@@ -182,6 +197,15 @@ class Seen:
         ]
         lines += [f"not captured: {name or 'the model'}: {reason}" for name, reason in self.missed]
         return "\n".join(lines)
+
+
+def _rebuilt(layers: list[Layer], missed: list[tuple[str, str]], model: str) -> Seen:
+    """Make again what was seen from what was saved of it."""
+    return Seen(lambda: layers, missed, model)
+
+
+# So that torch.load, which makes only what it is told to trust, makes them.
+torch.serialization.add_safe_globals([_rebuilt, Layer])
 
 
 def _row(place: int, layer: Layer) -> tuple[str, ...]:
