@@ -177,6 +177,46 @@ class SelfAttention(nn.Module):
         made.load_state_dict(module.state_dict())
         return made.train(module.training)
 
+    def to_multihead_attention(self) -> nn.MultiheadAttention:
+        """Return the same layer as a `torch.nn.MultiheadAttention` that takes batches first.
+
+        A causal one must be given its mask there in each call.
+
+        Raises:
+            UnsupportedError: for widths that differ, for shared key heads, and without W_O.
+
+        Example:
+            >>> SelfAttention(8, 8, num_heads=2, output_dim=8).to_multihead_attention().num_heads
+            2
+        """
+        widths = self.input_dim, self.attn_dim, self.w_o.out_features if self.w_o else None
+        if len(set(widths)) > 1 or self.kv_heads != self.num_heads or self.w_o is None:
+            raise UnsupportedError(
+                "input_dim, attn_dim and output_dim must be equal, and so num_heads and kv_heads, "
+                f"in a torch.nn.MultiheadAttention; got {self.input_dim}, {self.attn_dim} and "
+                f"{widths[2]}, {self.num_heads} and {self.kv_heads}. Keep a SelfAttention."
+            )
+        made = nn.MultiheadAttention(
+            self.attn_dim,
+            self.num_heads,
+            dropout=self.dropout,
+            bias=self.w_q.bias is not None,
+            kdim=self.context_dim,
+            vdim=self.context_dim,
+            batch_first=True,
+        )
+        inner = [self.w_q, self.w_k, self.w_v]
+        state = {f"out_proj.{name}": part for name, part in self.w_o.state_dict().items()}
+        if made.in_proj_weight is None:
+            state |= {f"{n}_proj_weight": w.weight for n, w in zip("qkv", inner, strict=True)}
+        else:
+            state["in_proj_weight"] = torch.cat([projection.weight for projection in inner])
+        if made.in_proj_bias is not None:
+            state["in_proj_bias"] = torch.cat([projection.bias for projection in inner])
+        made.to(self.w_q.weight)
+        made.load_state_dict(state)
+        return made.train(self.training)
+
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
