@@ -74,13 +74,19 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+MADE: dict[str, Callable[[], Any]] = {
+    "map": make,
+    "selected": lambda: make()[0],
+    "reduced": lambda: make().mean(0),
+    "summary": lambda: make().summarize(),
+    "seen": make_seen,
+}
+
+
 @pytest.mark.parametrize("how", COPIES.values(), ids=COPIES)
-@pytest.mark.parametrize(
-    "held",
-    [make(), make()[0], make().mean(0), make().summarize(), make_seen()],
-    ids=["map", "selected", "reduced", "summary", "seen"],
-)
-def test_copies_and_files(how: Callable[[Any], Any], held: Any) -> None:
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_copies_and_files(how: Callable[[Any], Any], made: Callable[[], Any]) -> None:
+    held = made()
     require_same(how(held), held)
 
 
