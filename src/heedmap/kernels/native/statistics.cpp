@@ -32,14 +32,17 @@ class Gathered {
         for (int64_t from = rows.from_key; from < rows.to_key; from += KEYS) {
             const int size = (int)std::min<int64_t>(KEYS, rows.to_key - from);
             Vec* tile = rows.scores(from, size);
+            // Each tile has a sum of its own: thousands of small terms would be lost one by one.
+            Vec entropy[N] = {};
             for (int c = 0; c < size; ++c)
                 for (int n = 0; n < N; ++n) {
                     Vec& cell = tile[c * WIDE + n];
                     const Vec power = (cell - anchor_[n]) * unit, w = power_of_two(power);
                     cell = w;
                     // 0 · -inf is not a number; a weight of 0 has no part in the entropy.
-                    entropy_[n] -= power < all(-126.0f) ? Vec{} : w * power;
+                    entropy[n] -= power < all(-126.0f) ? Vec{} : w * power;
                 }
+            for (int n = 0; n < N; ++n) entropy_[n] += entropy[n];
             if (received) add_received<N>(tile, from, size, received);
             if (s.pooled) add_pooled<N>(tile, from, size);
             if (s.top) add_top<N>(tile, from, size);
