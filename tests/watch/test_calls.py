@@ -241,3 +241,25 @@ def test_what_has_no_weights_is_named_and_does_not_stop_the_model(case: str) -> 
     ((name, told),) = seen.missed
     assert name == "0"
     assert reason in told
+
+
+class Growing(nn.Module):
+    """Attends several times in a pass, under one table that it writes into."""
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        visible = torch.zeros(1, 1, 6, 6, dtype=torch.bool)
+        for end in (2, 4, 6):
+            visible[..., :end] |= True
+            query = F.scaled_dot_product_attention(query, key, value, visible)
+        return query
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_mask_that_is_written_into_between_calls(mode: Callable[[], Any]) -> None:
+    query, key, value = torch.randn(3, 2, 4, 6, 8)
+    with mode(), heedmap.watch(model := Growing()) as seen:
+        model(query, key, value)
+    for end, weights in zip((2, 4, 6), seen, strict=True):
+        visible = (torch.arange(6) < end).expand(6, 6)
+        require_close(weights, dense_weights(query, key, visible=visible))
+        query = F.scaled_dot_product_attention(query, key, value, visible)

@@ -215,3 +215,39 @@ def test_no_weights_outlive_their_layer(style: str) -> None:
         model(query, key, query)
     assert model.outlived == 0
     assert [layer.kept for layer in seen.layers] == ["factors"] * 4
+
+
+class InPlace(nn.Module):
+    """Hides what lies behind the end of each sample, by writes into views of the scores."""
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, ends: list[int]) -> Tensor:
+        scores = query @ key.mT / 8**0.5
+        for sample, end in zip(scores, ends, strict=True):
+            sample[..., end:] = -torch.inf
+        return scores.softmax(-1) @ value
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_write_into_a_view_of_one_sample(mode: Any) -> None:
+    query, key, value = torch.randn(3, 16, 4, 6, 8)
+    ends = [6] * 3 + [4] + [6] * 12
+    visible = torch.arange(6) < torch.tensor(ends)[:, None, None, None]
+    with mode(), heedmap.watch(model := InPlace()) as seen:
+        model(query, key, value, ends)
+    require_close(seen[0], dense_weights(query, key, visible=visible))
+
+
+class RelativeValues(nn.Module):
+    """Gathers values, and what distances are worth as values, by the same weights."""
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, distances: Tensor) -> Tensor:
+        weights = (query @ key.mT / 8**0.5).softmax(-1)
+        return weights @ value + weights @ distances
+
+
+def test_weights_that_gather_twice_are_one_call() -> None:
+    query, key, value, distances = torch.randn(4, 2, 4, 6, 8)
+    with heedmap.watch(model := RelativeValues()) as seen:
+        model(query, key, value, distances)
+    (weights,) = seen
+    require_close(weights, dense_weights(query, key))

@@ -99,7 +99,10 @@ def _flex(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return plain.follow(here.trail, func, args, kwargs)
+    result = plain.follow(here.trail, func, args, kwargs)
+    if steps.writes(func):
+        _overwritten(args[0])
+    return result
 
 
 def _join(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -107,7 +110,17 @@ def _join(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _write(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return plain.write(here.trail, func, args, kwargs)
+    result = plain.write(here.trail, func, args, kwargs)
+    if args:
+        _overwritten(args[0])
+    return result
+
+
+def _overwritten(tensor: Any) -> None:
+    """Note a write where no version counter tells of it: in tensors made in inference mode."""
+    if isinstance(tensor, Tensor) and tensor.is_inference() and not tensor.is_nested:
+        here.trail.overwritten(tensor)
+        here.reader.overwritten(tensor)
 
 
 def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -138,10 +151,17 @@ def _tell(
     result: Tensor,
     form: Form = lambda result: result,
 ) -> None:
-    """Tell of attention that the model computed by itself: ``form(result) = weights @ value``."""
+    """Tell of attention that the model computed by itself: ``form(result) = weights @ value``.
+
+    Weights that one module uses twice, as for values and for those of distances, are told of once.
+    """
+    who = id(here.modules[-1].module) if here.modules else 0
+    if who in known.told:
+        return
     with inside_call():
         call = attempt("softmax", lambda: plain.read(here.reader, known, weights, value))
         if call:
+            known.told.add(who)
             lead = call.lead
             if call.value is not None:
                 call.gives(result, form)

@@ -79,6 +79,11 @@ class MaskReader:
             self._rules[place] = function, rule if spans is None else simplest(spans, sizes)
         return self._rules[place][1]
 
+    def overwritten(self, tensor: Tensor) -> None:
+        """Forget the masks in the memory of a tensor that was written into."""
+        memory = StorageWeakRef(tensor.untyped_storage()).cdata
+        self._known = {key: x for key, x in self._known.items() if key[0] != memory}
+
     def forget(self) -> None:
         """Forget all: after a pass of the model its tables are made anew."""
         self._known.clear()

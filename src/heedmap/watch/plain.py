@@ -40,6 +40,13 @@ class Trail:
         """Return of how many living tensors something is known."""
         return len(self._of)
 
+    def overwritten(self, tensor: Tensor) -> None:
+        """Note that others who share the memory of a tensor are no longer what they were."""
+        memory = tensor.untyped_storage().data_ptr()
+        for other in list(self._of):
+            if other is not tensor and other.untyped_storage().data_ptr() == memory:
+                self[other] = self._of[other][0].unknown()
+
     def forget(self) -> None:
         """Forget all."""
         self._of = WeakIdKeyDictionary()

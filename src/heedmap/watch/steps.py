@@ -1,5 +1,6 @@
 """The functions of PyTorch that are followed from scores to weights, and how."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -184,11 +185,22 @@ for _step, _functions in (
 ):
     FOLLOWED.update(dict.fromkeys(_functions, _step))
 
-WRITES = [
+_WRITING = re.compile(
+    r"[a-z]\w*(?<!_)_|__setitem__"
+    "|__i(add|and|div|floordiv|lshift|mod|mul|or|pow|rshift|sub|truediv|xor)__"
+)
+
+_IN_PLACE = {
     function
-    for name, function in vars(torch._C.TensorBase).items()
-    if (name == "__setitem__" or (name.endswith("_") and not name.startswith("_")))
-    and callable(function)
-    and function not in FOLLOWED
-]
+    for owner in (torch._C.TensorBase, Tensor)
+    for name, function in vars(owner).items()
+    if callable(function) and _WRITING.fullmatch(name)
+}
+
+WRITES = [function for function in _IN_PLACE if function not in FOLLOWED]
 """What writes into a tensor in a way that is not followed."""
+
+
+def writes(func: Any) -> bool:
+    """Return whether a function writes into its first argument."""
+    return func in _IN_PLACE

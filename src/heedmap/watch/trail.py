@@ -1,6 +1,6 @@
 """What becomes of a product of queries and keys, from function to function, up to the softmax."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -160,12 +160,14 @@ class Weights:
             must not be kept alive by what is known of it.
         dropped: Whether some were dropped since.
         turned: Whether keys and queries changed places since.
+        told: The modules that gathered by them already, by their ids.
     """
 
     scores: Scores | None
     softmax: Tensor | None = None
     dropped: bool = False
     turned: bool = False
+    told: set[int] = field(default_factory=set)
 
     def onward(self, tensor: Tensor, result: Tensor, *, dropped: bool = False) -> "Weights":
         """Return the same for what was made of `tensor`."""
