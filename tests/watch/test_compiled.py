@@ -1,5 +1,7 @@
 """Code that is compiled or scripted, and modules in which there is no softmax attention."""
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -223,3 +225,27 @@ def test_a_scripted_model_is_an_error() -> None:
 def test_a_model_that_was_not_run_is_an_error() -> None:
     with pytest.raises(ModelError, match="was it run inside the block"), heedmap.watch(Attention()):
         pass
+
+
+@pytest.mark.slow
+def test_what_loads_the_compiler_while_it_is_watched() -> None:
+    program = """
+import sys, warnings
+import torch
+from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+import heedmap
+
+class Flex(nn.Module):
+    def forward(self, x):
+        return flex_attention(x, x, x)
+
+warnings.simplefilter("ignore")
+x, model, compile = torch.randn(1, 2, 6, 8), Flex(), torch.compile
+assert "torch._dynamo" not in sys.modules
+with heedmap.watch(model) as seen:
+    watched = model(x)
+assert torch.equal(watched, model(x))
+assert seen.check().ok and torch.compile is compile
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

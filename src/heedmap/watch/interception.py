@@ -302,8 +302,25 @@ def patch(owner: Any, name: str, make: Callable[[Any], Any]) -> Undo:
 
 def run_eagerly() -> list[Undo]:
     """Let compiled code run as it was written, for as long as it is watched."""
-    if "torch._dynamo" not in sys.modules:
-        return []
+    if "torch._dynamo" in sys.modules:
+        return _run_eagerly()
+    # Loading the compiler takes a second, and most models never ask for it.
+    return [patch(torch, "compile", _first_compile)]
+
+
+def _first_compile(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(compile_)
+    def first(*args: Any, **kwargs: Any) -> Any:
+        with _lock:
+            if torch.compile is first:
+                _undo.extend(_run_eagerly())
+                torch.compile = compile_
+        return compile_(*args, **kwargs)
+
+    return first
+
+
+def _run_eagerly() -> list[Undo]:
     from torch._dynamo.eval_frame import OptimizedModule
 
     stance = torch.compiler.set_stance("force_eager")
