@@ -134,15 +134,6 @@ class Seen:
         """Copy or save the layers as they are by now, without the model."""
         return _rebuilt, (self.layers, list(self.missed), self.model)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy knows: the layers as they are now."""
-        return {"layers": self.layers, "missed": list(self.missed), "model": self.model}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Be a copy."""
-        layers: list[Layer] = state["layers"]
-        Seen.__init__(self, lambda: layers, state["missed"], state["model"])
-
     def __len__(self) -> int:
         """Return the number of layers."""
         return len(self._ask())

@@ -197,3 +197,14 @@ def test_padding_of_all_samples_or_of_each(batch: int | None) -> None:
     query, key, value = factors()
     layer = watch_once(Flex(block_mask=block_mask), query, key, value)
     require_close(layer.weights, dense_weights(query, key, visible=valid[:, None, None]))
+
+
+@pytest.mark.parametrize("chosen", [{"heads": [3]}, {"queries": [4, -1]}, {"heads": [1, 2]}])
+def test_chosen_rows_keep_their_places(chosen: dict[str, Any]) -> None:
+    query, key, value = factors()
+    bias = -SLOPES[:, None, None] * DISTANCE.abs()
+    with heedmap.watch(model := Flex(score_mod=linear_bias), **chosen) as seen:
+        model(query, key, value)
+    rows = dense_weights(query, key, bias=bias)
+    rows = rows[:, chosen.get("heads", range(HEADS))][:, :, chosen.get("queries", range(LENGTH))]
+    require_close(seen[0], rows)

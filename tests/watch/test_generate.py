@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import heedmap
+from heedmap.errors import ArgumentError
 from heedmap.seen import Seen
 
 from .models import GROUPED, HEADS, IDS, LEFT, RIGHT, SLIDING, SPECTRA, T5, TOKENS, WHISPER, make
@@ -196,3 +197,35 @@ def test_one_long_sequence_in_parts() -> None:
     for weights, dense in zip(seen, expected, strict=True):
         torch.testing.assert_close(weights.to_dense(), dense, atol=1e-6, rtol=0)
     assert [layer.kind for layer in seen.layers] == ["causal"] * 2
+
+
+@pytest.mark.parametrize("penalty", [-1.0, 1.0])
+def test_beams_that_end_early(penalty: float) -> None:
+    model = WRITERS["gpt-2"].make("sdpa")
+    inputs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}
+    asked = {"max_new_tokens": STEPS, "do_sample": False, "return_dict_in_generate": True}
+    asked |= {"num_beams": 3, "output_scores": True, "length_penalty": penalty}
+    asked["eos_token_id"] = list(range(3, 40, 3))
+    with heedmap.watch(model) as seen:
+        out = model.generate(**inputs, **asked)
+    steps = out.beam_indices.shape[1]
+    assert steps < seen.layers[0].calls
+    ended = seen.along(out.beam_indices)
+    with heedmap.watch(model) as whole:
+        model(out.sequences[:, :-1])
+    for along, expected, layer in zip(ended, whole, ended.layers, strict=True):
+        assert along.shape == expected.shape
+        assert layer.calls == steps
+        for sample, rows in enumerate((out.beam_indices >= 0).sum(1) - 1 + IDS.shape[1]):
+            pair = along[sample, :, :rows], expected[sample, :, :rows]
+            torch.testing.assert_close(*(w.to_dense() for w in pair), atol=1e-6, rtol=0)
+
+
+def test_beams_of_two_decodings_are_not_told_apart() -> None:
+    model = WRITERS["gpt-2"].make("sdpa")
+    asked = PROMPT | ASKED | {"num_beams": 3, "output_scores": True}
+    with heedmap.watch(model) as seen:
+        model.generate(**asked)
+        out = model.generate(**asked)
+    with pytest.raises(ArgumentError, match="got 2 decodings of transformer"):
+        seen.along(out.beam_indices)

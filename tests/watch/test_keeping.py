@@ -1,9 +1,13 @@
 """What is kept of a watched model, and what that may take."""
 
+import contextlib
+import copy
 import gc
+import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -291,13 +295,18 @@ def test_a_layer_that_is_not_there(model: Stack, x: Tensor) -> None:
         seen[3]
 
 
+def maps_alive() -> list[Any]:
+    return [thing for thing in gc.get_objects() if type(thing) is heedmap.AttentionMap]
+
+
 def test_nothing_is_held_after_the_watch(model: Stack, x: Tensor) -> None:
+    before = {id(map_) for map_ in maps_alive()}
     with heedmap.watch(model) as seen:
         model(x)
+    assert len(seen) == 3
     del seen
     gc.collect()
-    held = [o for o in gc.get_objects() if type(o) is heedmap.AttentionMap]
-    assert held == []
+    assert all(id(map_) in before for map_ in maps_alive())
 
 
 MEMORY = """
@@ -328,3 +337,98 @@ def test_two_hundred_calls_leave_memory_flat() -> None:
     ran = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert float(ran.stdout) < 4 << 20
+
+
+class Cross(nn.Module):
+    """Self-attention, then cross-attention to another sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.self_attn = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.cross_attn = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor, source: Tensor) -> Tensor:
+        x = self.self_attn(x, x, x, need_weights=False)[0]
+        return self.cross_attn(x, source, source, need_weights=False)[0]
+
+
+# A single query of which nothing else is seen is what a step looks like.
+@pytest.mark.parametrize(("length", "layers"), [(1, None), (4, None), (4, "cross_attn")])
+def test_calls_with_one_source_are_no_steps_of_a_decoding(length: int, layers: str | None) -> None:
+    model, source = Cross().eval(), torch.randn(1, 7, 8)
+    with heedmap.watch(model, layers=layers) as seen:
+        for _ in range(3):
+            model(torch.randn(1, length, 8), source)
+    layers_seen = [layer for layer in seen.layers if layer.name == "cross_attn"]
+    assert [layer.shape for layer in layers_seen] == [(1, 2, length, 7)] * 3
+
+
+@pytest.mark.parametrize(
+    ("queries", "first"), [(None, 0), ([3], 3), (slice(1, None, 2), 1), (-1, 5), (0, 0)]
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_place_of_the_first_query(
+    model: Stack, x: Tensor, queries: Any, first: int, grad: bool
+) -> None:
+    with heedmap.watch(model, queries=queries, grad=grad) as seen:
+        model(x)
+    assert {layer.first_query for layer in seen.layers} == {first}
+
+
+def test_layers_that_nobody_has(model: Stack, x: Tensor) -> None:
+    error = r"layers must be some .* got \['nobody'\], and 3 others did. The first are layers.0, "
+    with pytest.raises(ModelError, match=error), heedmap.watch(model, layers="nobody"):
+        model(x)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda seen: pickle.loads(pickle.dumps(seen))])
+def test_what_was_seen_can_be_copied(model: Stack, x: Tensor, copied: Any) -> None:
+    with heedmap.watch(model) as seen:
+        model(x)
+    other = copied(seen)
+    assert repr(other) == repr(seen)
+    assert other.check().ok
+    assert all(map(torch.equal, dense(other), dense(seen)))
+    with pytest.raises(ArgumentError, match="a copy"):
+        other.along(torch.zeros(2, 1, dtype=torch.long))
+
+
+def test_the_model_is_not_held() -> None:
+    model = Cross().eval()
+    with heedmap.watch(model) as seen:
+        model(torch.randn(1, 4, 8), torch.randn(1, 7, 8))
+    parts = [weakref.ref(part) for part in (model, *model.parameters())]
+    del model
+    gc.collect()
+    assert len(seen) == 2
+    assert not any(part() is not None for part in parts)
+
+
+class ByHand(nn.Module):
+    """Attention with its own weights, of scores that nobody follows, or a bias of all pairs."""
+
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        if bias is not None:
+            return F.scaled_dot_product_attention(x, x, x, bias)
+        return (x @ x.mT).exp().softmax(-1) @ x
+
+
+@pytest.mark.parametrize("case", ["weights", "bias", "gradients"])
+def test_budget_counts_all_that_is_kept(case: str) -> None:
+    x = torch.randn(2, 4, 64, 8)
+    bias = None if case == "weights" else torch.randn(1, 4, 64, 64)
+    needed = {"weights": 2 * 4 * 64 * 64 * 4, "bias": 4 * 64 * 64 * 4 + 2 * x.nbytes}
+    for more in (-1, 0):
+        room = needed.get(case, needed["bias"]) + more
+        with contextlib.ExitStack() as stack:
+            if more:
+                stack.enter_context(pytest.raises(BudgetError, match="max_bytes must allow"))
+            model, grad = ByHand(), case == "gradients"
+            stack.enter_context(heedmap.watch(model, grad=grad, max_bytes=room))
+            model(x, bias)
+
+
+@pytest.mark.parametrize("device", ["nonsense", "meta", "cuda:99"])
+def test_a_device_that_is_not_there(model: Stack, device: str) -> None:
+    with pytest.raises(ArgumentError, match="device must"):
+        heedmap.watch(model, device=device)

@@ -40,6 +40,7 @@ class Call:
         dropout: Whether the output was made with some weights dropped.
         understood: Whether query, key and the rest are known to give the weights.
         fresh: How many queries the model made, where not all of them are kept.
+        first: Which of them is the first that is kept.
         part: The name of the module that should have been run, where it was passed by.
     """
 
@@ -62,6 +63,7 @@ class Call:
     dropout: bool = False
     understood: bool = True
     fresh: int | None = None
+    first: int = 0
     part: str = ""
 
     @property

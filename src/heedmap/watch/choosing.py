@@ -9,6 +9,8 @@ from torch import Tensor
 
 from heedmap.errors import ArgumentError
 from heedmap.masks import Extent, Mask, Spans
+from heedmap.places import Places
+from heedmap.scoring import ScoreChange
 from heedmap.watch.call import Call
 from heedmap.watch.spans import Chosen, stretches_of
 
@@ -58,10 +60,12 @@ class Choice:
             mask=_cut_mask(call.mask, extent, heads, queries),
             bias=_cut(call.bias, heads, queries),
             sinks=None if call.sinks is None else call.sinks[heads],
+            score_change=_cut_change(call.score_change, heads, queries),
             dense=_cut(call.dense, heads, queries),
             output=_cut(call.output, heads, queries),
             form=lambda result: form(result)[:, heads][:, :, queries],
             fresh=extent.queries,
+            first=int(queries[0]) if len(queries) else 0,
         )
 
 
@@ -87,6 +91,18 @@ def _cut_mask(mask: Mask | None, extent: Extent, heads: Tensor, queries: Tensor)
         for ends in (stretches.first, stretches.last)
     )
     return Spans(first, last, stretches.valid)
+
+
+def _cut_change(change: ScoreChange | None, heads: Tensor, queries: Tensor) -> ScoreChange | None:
+    """Return the change of chosen rows, asked under the numbers that they have in the whole."""
+    if change is None:
+        return None
+
+    def of_chosen(scores: Tensor, places: Places) -> Tensor:
+        head, query = heads[places.head], queries[places.query]
+        return change(scores, places._replace(head=head, query=query))
+
+    return of_chosen
 
 
 def _numbers(

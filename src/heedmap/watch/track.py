@@ -42,6 +42,7 @@ class Track:
         stretches = None if stretches is None else stretches.tight()
         # A cache of fixed size has slots behind that are not written yet.
         self.written = extent.keys if stretches is None else stretches.written(extent.keys)
+        self.first_query = first_query(call)
         self.steps = [Step(extent.queries, 0, stretches, self.written, bias=call.bias)]
         self.error: float | None = None
         self._made: tuple[int, AttentionMap] | None = None
@@ -49,7 +50,7 @@ class Track:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        parts = (self.query, self.key, self.norms, self.fresh)
+        parts = (self.query, self.key, self.norms, self.fresh, self.form.dense)
         return sum(part.nbytes for part in parts if part is not None)
 
     def goes_on(self, call: Call, norms: Tensor | None, parents: Tensor | None) -> Step | None:
@@ -145,7 +146,7 @@ class Track:
             calls=len(self.steps),
             weights=self._made[1],
             value_norms=None if self.norms is None else self.norms.tensor[..., 0],
-            first_query=0 if self.kind == "cross" else self.key.length - self.query.length,
+            first_query=0 if self.kind == "cross" else self.first_query,
             door=self.form.door,
             kept="factors" if self.form.dense is None else "weights",
             output_error=self.error,
@@ -167,8 +168,22 @@ class Track:
         call.mask = simplest(Spans(first, last, valid), call.extent)
         return map_of_call(call)
 
-    def along(self, rows: Int[Tensor, "step batch"]) -> AttentionMap:
-        """Return the map of sequences that were in these rows of the batch at each step."""
+    def along(self, rows: Int[Tensor, "step batch"]) -> Layer:
+        """Return the layer for sequences that were in these rows of the batch at each step.
+
+        Steps that come after these are of sequences that were given up, and are left out.
+        """
+        count = len(rows)
+        rows = torch.cat([rows, rows[-1:].expand(len(self.steps) - count, -1)])
+        weights = self._along(rows)
+        queries = sum(step.queries for step in self.steps[:count])
+        last = self.steps[count - 1]
+        keys = weights.shape[-1] if self.kind == "cross" else last.base + last.keys
+        if count < len(self.steps):
+            weights = weights[..., :queries, :keys]
+        return replace(self.layer(), weights=weights, calls=count, value_norms=None)
+
+    def _along(self, rows: Int[Tensor, "step batch"]) -> AttentionMap:
         key = self.key.tensor
         if self.fresh is not None:
             ends = [0, *(step.base + step.keys for step in self.steps)]
@@ -204,7 +219,21 @@ def _form(call: Call) -> Call:
     """Return what a call says beside its tensors, of which none is kept but dense weights."""
     query, key = (t.new_empty((*t.shape[:2], 0, t.shape[3])) for t in (call.query, call.key))
     dense = None if call.dense is None else call.dense.detach()
-    return replace(call, query=query, key=key, value=None, output=None, dense=dense)
+    call = replace(call, query=query, key=key, value=None, output=None, dense=dense)
+    return replace(call, form=lambda gradient: gradient)
+
+
+def first_query(call: Call) -> int:
+    """Return where among its keys the first query of a call to its own sequence stands.
+
+    The queries are the last of the keys, but for room in a cache that nobody sees yet.
+    """
+    queries, keys = call.fresh or call.extent.queries, call.extent.keys
+    if queries == keys:
+        return call.first
+    stretches = stretches_of(call.mask, call.extent, call.query.device)
+    written = keys if stretches is None else stretches.tight().written(keys)
+    return call.first + max(written - queries, 0)
 
 
 def parents_of(

@@ -23,7 +23,7 @@ from heedmap.watch.choosing import Choice, Numbers, make_choice
 from heedmap.watch.factors import agrees, map_of_call, output_error, problem_of
 from heedmap.watch.interception import GetWeights
 from heedmap.watch.kinds import kind_of
-from heedmap.watch.track import Track
+from heedmap.watch.track import Track, first_query
 
 Keep = str | Summary | Callable[[AttentionMap], Any]
 
@@ -33,9 +33,10 @@ _ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 class Fixed:
     """What is known of one call that later calls do not add to."""
 
-    def __init__(self, layer: Layer) -> None:
-        """Hold it."""
+    def __init__(self, layer: Layer, nbytes: int = 0) -> None:
+        """Hold it, and how much memory the factors take that it stands on."""
         self._layer = layer
+        self.name, self.nbytes = layer.name, nbytes
 
     def layer(self) -> Layer:
         """Return it."""
@@ -68,6 +69,8 @@ class Watcher:
         self._unwanted: set[str] = set()
         self._ran: set[str] = set()
         self._parents: Tensor | None = None
+        self._goes_on: bool | None = None
+        self._biases: dict[int, int] = {}
         self._lock = threading.RLock()
 
     def layers(self) -> Sequence[Layer]:
@@ -82,11 +85,19 @@ class Watcher:
         kept = torch.minimum(torch.arange(steps, device=ended.device), ended[:, None])
         rows = beam_indices.long().gather(1, kept).T
         with self._lock, torch.inference_mode(False), torch.no_grad():
-            return [
-                replace(entry.layer(), weights=entry.along(rows), value_norms=None)
+            tracks = [
+                entry
                 for entry in self.entries
-                if isinstance(entry, Track) and len(entry.steps) == steps > 1
+                if isinstance(entry, Track) and len(entry.steps) >= max(steps, 2)
             ]
+            names = [track.name for track in tracks]
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise ArgumentError(
+                    f"beam_indices must be those of the only decoding that was watched; got "
+                    f"{names.count(twice[0])} decodings of {twice[0] or 'the model'}. "
+                    "Watch each in a block of its own."
+                )
+            return [track.along(rows) for track in tracks]
 
     def ran(self, name: str) -> None:
         """Note that a module was run."""
@@ -94,7 +105,7 @@ class Watcher:
 
     def passed(self) -> None:
         """Note that the model ran through: beams change places between passes."""
-        self._parents = None
+        self._parents = self._goes_on = None
 
     def miss(self, name: str, door: str, reason: str) -> None:
         """Note a call that could not be read."""
@@ -117,6 +128,7 @@ class Watcher:
                 return None
             call = self.choice.of(call)
             if self.grad:
+                self._require_room(name, call, _nbytes(call))
                 return self._hold(name, kind, call, map_of_call(call, grad=True), "factors")
             call = _detached(call)
             if self.keep != "factors":
@@ -147,11 +159,12 @@ class Watcher:
         return self.keep(weights)
 
     def _hold(self, name: str, kind: Any, call: Call, weights: Any, kept: str) -> Any:
-        kept = kept if call.dense is None else "weights"
+        kept = "weights" if kept == "factors" and call.dense is not None else kept
         error = output_error(call, problem_of(_detached(call))) if call.dense is None else None
         number = self._number(name)
-        layer = Layer(name, kind, number, 1, weights, None, 0, call.door, kept, error)
-        self.entries.append(Fixed(layer))
+        first = 0 if kind == "cross" else first_query(call)
+        layer = Layer(name, kind, number, 1, weights, None, first, call.door, kept, error)
+        self.entries.append(Fixed(layer, _nbytes(call) if self.grad else 0))
         return (lambda: weights) if isinstance(weights, AttentionMap) else None
 
     def _number(self, name: str) -> int:
@@ -160,17 +173,21 @@ class Watcher:
         return number
 
     def _track(self, name: str, kind: Any, call: Call) -> GetWeights:
-        self._require_room(name, call)
+        queries, keys = call.extent.queries, call.extent.keys
+        # A step of a decoding brings as many keys as queries.
+        new_keys = min(queries, keys) if name in self._latest and call.dense is None else keys
+        self._require_room(name, call, _nbytes(call, new_keys))
         norms = None if call.value is None else call.value.norm(dim=-1)
         if self.device is not None:
             call = _moved(call, self.device)
             norms = None if norms is None else norms.to(self.device)
         latest = self._latest.get(name)
         step = None
-        if latest is not None:
+        if latest is not None and (kind != "cross" or self._may_go_on(call)):
             step = latest.goes_on(call, norms, self._parents)
-            if step is not None and latest.kind != "cross":
-                self._parents = step.parents
+        if kind != "cross":
+            self._goes_on = step is not None
+            self._parents = step.parents if step is not None else self._parents
         if step is None:
             latest = Track(name, kind, self._number(name), call, norms)
             self._latest[name] = latest
@@ -183,6 +200,17 @@ class Watcher:
             latest.error = max((e for e in (error, latest.error) if e is not None), default=None)
         return self._later(latest)
 
+    def _may_go_on(self, call: Call) -> bool:
+        """Return whether a call to another sequence may be a step of a decoding.
+
+        Its keys are the same in every step, and in every other call with that sequence. So what
+        counts is whether the self-attention before it, in this pass, went on; where none was seen,
+        whether there is a single query.
+        """
+        if self._goes_on is None:
+            return (call.fresh or call.extent.queries) == 1
+        return self._goes_on
+
     def _later(self, track: Track) -> GetWeights:
         def weights() -> Tensor:
             with self._lock, torch.inference_mode(False), torch.no_grad():
@@ -190,19 +218,18 @@ class Watcher:
 
         return weights
 
-    def _require_room(self, name: str, call: Call) -> None:
+    def _require_room(self, name: str, call: Call, new: int) -> None:
         """Refuse a call that would take more than is allowed, before it is copied."""
         if self.max_bytes is None:
             return
-        queries, keys = call.extent.queries, call.extent.keys
-        # A step of a decoding brings as many keys as queries.
-        new_keys = min(queries, keys) if name in self._latest else keys
-        new = call.query.nbytes + call.key.nbytes * new_keys // max(keys, 1)
         taken: dict[str, int] = {name: new}
         for entry in self.entries:
-            if isinstance(entry, Track):
-                taken[entry.name] = taken.get(entry.name, 0) + entry.nbytes
-        total = sum(taken.values())
+            taken[entry.name] = taken.get(entry.name, 0) + entry.nbytes
+        if call.bias is not None:
+            # Layers may share what is added to their scores.
+            storage = call.bias.untyped_storage()
+            self._biases[storage.data_ptr()] = storage.nbytes()
+        total = sum(taken.values()) + sum(self._biases.values())
         if total > self.max_bytes:
             largest = max(taken, key=lambda key: taken[key])
             raise BudgetError(
@@ -227,6 +254,13 @@ class Watcher:
             elif module is not None and _ATTENTION.search(type(module).__name__):
                 reason = "it ran, but no softmax attention was seen in it"
                 self._miss_unless(seen, name, reason)
+        if self.entries and len(self.entries) == len(self._unwanted):
+            wanted = list(self.choice.layers or ())
+            names = ", ".join(entry.layer().name or "the model" for entry in self.entries[:3])
+            raise ModelError(
+                f"layers must be some of those that attend; got {wanted}, and "
+                f"{len(self.entries)} others did. The first are {names}."
+            )
         if not self.entries:
             missed = "; ".join(f"{name or 'the model'}: {why}" for name, why in self.missed)
             raise ModelError(
@@ -240,6 +274,14 @@ class Watcher:
             if other == name or other.startswith(f"{name}.") or name.startswith(f"{other}."):
                 return
         self.missed.append((name, reason))
+
+
+def _nbytes(call: Call, keys: int | None = None) -> int:
+    """Return how much the factors of a call take, of so many of its keys, or its weights."""
+    if call.dense is not None:
+        return call.dense.nbytes
+    share = 1.0 if keys is None else keys / max(call.extent.keys, 1)
+    return call.query.nbytes + int(call.key.nbytes * share)
 
 
 def _detached(call: Call) -> Call:
@@ -256,6 +298,22 @@ def _moved(call: Call, device: torch.device) -> Call:
     moved = {n: None if t is None else t.to(device) for n, t in parts.items()}
     mask = None if call.mask is None else call.mask.to(device)
     return replace(call, **moved, mask=mask)
+
+
+def _device(name: torch.device | str) -> torch.device:
+    """Return a device that tensors can be kept on.
+
+    Raises:
+        ArgumentError: if it is not there.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        raise ArgumentError(f"device must be one that is there; got {name!r}.") from None
+    if device.type == "meta":
+        raise ArgumentError("device must hold numbers; got 'meta'. Use keep=heedmap.Summary().")
+    return device
 
 
 class _Watch(AbstractContextManager[Seen]):
@@ -280,8 +338,12 @@ class _Watch(AbstractContextManager[Seen]):
         watcher, self._watcher = self._watcher, None
         assert watcher is not None
         interception.leave(watcher)
-        if error is None:
-            watcher.finish()
+        try:
+            if error is None:
+                watcher.finish()
+        finally:
+            # What was seen may be kept for long, and the model need not be.
+            del watcher.model
 
 
 def watch(
@@ -311,7 +373,8 @@ def watch(
         keep: ``"factors"`` for maps; a `Summary` to reduce each map while the model runs, so that
             nothing large is kept; or a function of a map that returns what to keep.
         device: Where the factors are kept; None for where they are.
-        max_bytes: How much they may take in all.
+        max_bytes: How much they may take in all, with the tables that a model adds to scores, and
+            the weights where these are kept as the model made them.
         grad: Keep the graph, so that gradients flow from the weights into the model. Decoding
             steps then stay apart.
 
@@ -346,5 +409,5 @@ def watch(
     if max_bytes is not None and max_bytes < 0:
         raise ArgumentError(f"max_bytes must be 0 or more; got {max_bytes}.")
     choice = make_choice(layers, heads, queries)
-    place = None if device is None else torch.device(device)
+    place = None if device is None else _device(device)
     return _Watch(lambda: Watcher(model, choice, keep, place, max_bytes, grad))
