@@ -49,6 +49,10 @@ class AttentionMap(Tensor):
     `from_weights`. Rows are queries, columns keys; rows sum to 1, or to 0 for a query that may
     look at nothing. A map is frozen: every way of writing into it raises `FrozenError`.
 
+    Gradients flow from all that is asked into query and key, and from the output that came with a
+    map to the map: `torch.autograd.grad`, ``retain_grad`` and ``register_hook`` give a lazy map.
+    That one tells nothing of pairs that are hidden, where the weights cannot change.
+
     Example:
         >>> query, key = torch.zeros(1, 2, 100_000, 8), torch.zeros(1, 2, 100_000, 8)
         >>> weights = AttentionMap.from_factors(query, key)

@@ -375,8 +375,9 @@ def watch(
         device: Where the factors are kept; None for where they are.
         max_bytes: How much they may take in all, with the tables that a model adds to scores, and
             the weights where these are kept as the model made them.
-        grad: Keep the graph, so that gradients flow from the weights into the model. Decoding
-            steps then stay apart.
+        grad: Keep the graph, so that gradients flow from the weights into the model, and from a
+            score to the weights: ``torch.autograd.grad(score, [seen[0]])``, or
+            ``seen[0].retain_grad()``. Decoding steps then stay apart.
 
     Returns:
         The block, which gives a `Seen`.
