@@ -249,3 +249,20 @@ assert torch.equal(watched, model(x))
 assert seen.check().ok and torch.compile is compile
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_softmax_over_features_is_no_attention() -> None:
+    class OverFeatures(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.softmax(-1) @ (x.softmax(-2).mT @ x)
+
+    model = nn.Sequential(OverFeatures(), Attention()).eval()
+    x = torch.randn(2, 5, 16)
+    alone = model(x)
+    with heedmap.watch(model) as seen:
+        watched = model(x)
+    assert torch.equal(alone, watched)
+    assert seen.names == ["1"]
+    ((name, reason),) = seen.missed
+    assert name == "0"
+    assert "linear attention" in reason

@@ -20,6 +20,7 @@ from heedmap.watch.interception import (
     is_watched,
     patch,
     run_eagerly,
+    tell_missed,
     wrapped,
 )
 from heedmap.watch.trail import Scores, Weights
@@ -157,6 +158,10 @@ def _tell(
     """
     who = id(here.modules[-1].module) if here.modules else 0
     if who in known.told:
+        return
+    if known.scores is None and isinstance(here.trail[value], Scores):
+        # A softmax over features, and a product of keys and values: no position looks at another.
+        tell_missed("softmax", "it is over features (linear attention), so there are no weights")
         return
     with inside_call():
         call = attempt("softmax", lambda: plain.read(here.reader, known, weights, value))
