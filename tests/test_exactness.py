@@ -235,6 +235,24 @@ def test_torchs_spellings(inputs: Inputs, spelling: str) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
+OF_NOTHING: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda w: w[:0].sum(),
+    "sum of none": lambda w: w[:0].sum(0),
+    "mean of none": lambda w: w[:0].mean(0),
+    "flatten": lambda w: w[..., :0].flatten(0, 1),
+    "split": lambda w: w[:0].split(2)[0],
+    "chunk": lambda w: w[:0].chunk(3)[2],
+}
+
+
+@pytest.mark.parametrize("case", OF_NOTHING)
+def test_where_there_are_no_maps_or_no_keys(inputs: Inputs, case: str) -> None:
+    weights = heedmap.attention(*inputs)[1]
+    found, expected = OF_NOTHING[case](weights), OF_NOTHING[case](weights.to_dense())
+    found = found.to_dense() if isinstance(found, AttentionMap) else found
+    torch.testing.assert_close(found, expected, equal_nan=True)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -243,6 +261,18 @@ def test_torchs_spellings(inputs: Inputs, spelling: str) -> None:
         lambda w: torch.cat([w, w], 7),
         lambda w: torch.stack([w, w], 7),
         lambda w: w.narrow(-1, 60, 8),
+        lambda w: w.narrow(-1, 65, 0),
+        lambda w: w.narrow(-1, 0, -1),
+        lambda w: w[..., ::-1],
+        lambda w: w.index_select(-1, torch.tensor([-1])),
+        lambda w: w.split(0),
+        lambda w: w.chunk(0),
+        lambda w: w.unbind(4),
+        lambda w: w.permute(0, 1, 2, 7),
+        lambda w: w.permute(0, 1, 2, 2),
+        lambda w: w[0, 0, 0].mT,
+        lambda w: torch.cat([w, w[:, :, :3]]),
+        lambda w: w[:0].amax(0),
         lambda w: w.sum((0, 0)),
         lambda w: w.flatten(2, 1),
         lambda w: torch.mm(w[0], torch.ones(64, 2)),
@@ -254,9 +284,9 @@ def test_torchs_spellings(inputs: Inputs, spelling: str) -> None:
 )
 def test_what_torch_refuses_is_refused(inputs: Inputs, wrong: Callable[[Tensor], object]) -> None:
     weights = heedmap.attention(*inputs)[1]
-    with pytest.raises((IndexError, RuntimeError, ValueError)):
+    with pytest.raises((IndexError, RuntimeError, ValueError)) as refused:
         wrong(weights.to_dense())
-    with pytest.raises((IndexError, RuntimeError, ValueError)):
+    with pytest.raises(refused.type):
         wrong(weights)
 
 

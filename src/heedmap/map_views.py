@@ -93,7 +93,7 @@ def reshape(held: AttentionMap, shape: tuple[int, ...], wish: str) -> AttentionM
 def permute(held: AttentionMap, order: list[int], wish: str) -> AttentionMap:
     """Return the map with its dimensions in another order, lazy where query and key stay last."""
     if sorted(order) != list(range(held.ndim)):
-        raise ValueError(f"dims must name each of the {held.ndim} dimensions once; got {order}.")
+        raise RuntimeError(f"dims must name each of the {held.ndim} dimensions once; got {order}.")
     lead = len(held._lead)
     if set(order[:lead]) != set(range(lead)):
         return frozen(densify(held, wish).permute(order))
@@ -124,8 +124,13 @@ def join(maps: list[Any], dim: int, stack: bool, wish: str) -> Any:
     dtype = first.dtype
     for part in parts[1:]:
         dtype = torch.promote_types(dtype, part.dtype)
+    if not stack and len({(*p.shape[:dim], *p.shape[dim + 1 :]) for p in parts}) > 1:
+        raise RuntimeError(
+            f"cat expects maps alike but for dimension {dim}; got "
+            f"{[list(part.shape) for part in parts]}."
+        )
     if not stack and dim >= lead:
-        return _join_tail(parts, dim - lead, dtype, wish, dim)
+        return _join_tail(parts, dim - lead, dtype, wish)
     numbers, start = [], 0
     for part in parts:
         count = part._rule.sizes[0]
@@ -138,18 +143,10 @@ def join(maps: list[Any], dim: int, stack: bool, wish: str) -> Any:
     return AttentionMap(rule, tuple(order.shape), first._kept, dtype)
 
 
-def _join_tail(
-    parts: list[AttentionMap], side: int, dtype: torch.dtype, wish: str, dim: int
-) -> Any:
+def _join_tail(parts: list[AttentionMap], side: int, dtype: torch.dtype, wish: str) -> Any:
     first = parts[0]
     if first._kept != (True, True):
-        return torch.cat([densify(part, wish) for part in parts], dim)
-    others = [(part._lead, part.shape[-1 if side == 0 else -2]) for part in parts]
-    if any(other != others[0] for other in others):
-        raise RuntimeError(
-            f"cat expects maps alike but for dimension {dim}; got "
-            f"{[list(part.shape) for part in parts]}."
-        )
+        return torch.cat([densify(part, wish) for part in parts], -1)
     joined = Join(tuple(part._rule for part in parts), side + 1)
     return AttentionMap(joined, first._lead, (True, True), dtype)
 
@@ -241,6 +238,8 @@ def _is_number(part: Any) -> bool:
 def _along(part: Any, size: int) -> tuple[Index, bool]:
     """Return which positions an index part takes of `size`, and whether the dimension stays."""
     if isinstance(part, slice):
+        if part.step is not None and part.step < 1:
+            raise ValueError(f"the step of a slice must be 1 or more; got {part.step}. Use flip.")
         return range(size)[part], True
     if isinstance(part, list):
         part = torch.tensor(part, dtype=None if part else torch.long)

@@ -33,15 +33,16 @@ def _across(held: AttentionMap, dims: list[int], how: str) -> tuple[LazyMatrix, 
     """Return the rule reduced over leading dimensions, and those that remain, as size 1."""
     if not dims:
         return held._rule, held._lead
-    numbers = torch.arange(held._rule.sizes[0]).reshape(held._lead)
     rest = [at for at in range(len(held._lead)) if at not in dims]
-    groups = numbers.permute(*rest, *dims).flatten(len(rest)) if rest else numbers.reshape(-1)
-    members = math.prod(held._lead[at] for at in dims)
-    groups = groups.reshape(math.prod(held._lead[at] for at in rest), members)
-    if not groups.shape[1]:
-        raise IndexError(f"{how} must be taken over at least one map; got none.")
+    kept, members = (math.prod(held._lead[at] for at in part) for part in (rest, dims))
     lead = tuple(1 if at in dims else size for at, size in enumerate(held._lead))
-    return AcrossMatrices(held._rule, groups.to(held.device), how), lead
+    if not members and how in ("sum", "mean"):
+        cell = torch.full((1, 1, 1), 0 if how == "sum" else math.nan).to(held._rule.dtype)
+        return Dense(cell.expand(kept, *held._rule.sizes[1:]).to(held.device)), lead
+    if not members:
+        raise IndexError(f"{how} must be taken over at least one map; got none.")
+    groups = torch.arange(held._rule.sizes[0]).reshape(held._lead).permute(*rest, *dims)
+    return AcrossMatrices(held._rule, groups.reshape(kept, members).to(held.device), how), lead
 
 
 def _shaped(

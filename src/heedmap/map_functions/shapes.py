@@ -24,28 +24,42 @@ def _select(held: AttentionMap, dim: int, index: int) -> Any:
 
 @on("narrow")
 def _narrow(held: AttentionMap, dim: int, start: Any, length: int) -> Any:
-    size = held.shape[dim]
+    if length < 0 or not held.ndim:
+        raise RuntimeError(
+            f"narrow must be given a dimension and a length of 0 or more; got {length}."
+        )
+    size = held.shape[one_of(dim, held.ndim)]
+    if not -size <= int(start) <= size:
+        raise IndexError(f"start must lie from {-size} to {size}; got {int(start)}.")
     start = int(start) + (size if int(start) < 0 else 0)
-    if not 0 <= start <= start + length <= size:
+    if start + length > size:
         raise RuntimeError(f"narrow must stay within {size}; got {start} and {length}.")
     return views.index(held, (*before(held, dim), slice(start, start + length)))
 
 
 @on("index_select")
 def _index_select(held: AttentionMap, dim: int, index: Tensor) -> Any:
+    if bool((index < 0).any()):
+        raise IndexError(f"index must lie from 0 to {held.shape[dim] - 1}; got {index.tolist()}.")
     return views.index(held, (*before(held, dim), index))
 
 
 @on("unbind")
 def _unbind(held: AttentionMap, dim: int = 0) -> tuple[Any, ...]:
-    return tuple(_select(held, dim, i) for i in range(held.shape[dim]))
+    return tuple(_select(held, dim, i) for i in range(held.shape[one_of(dim, held.ndim)]))
 
 
 @on("split", "split_with_sizes")
 def _split(held: AttentionMap, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
-    size = held.shape[dim]
+    if isinstance(split_size, int) and split_size < 0:
+        raise RuntimeError(f"split_size must be 0 or more; got {split_size}.")
+    size = held.shape[one_of(dim, held.ndim)]
     if isinstance(split_size, int):
-        split_size = [min(split_size, size - at) for at in range(0, size, split_size)]
+        if split_size == 0 and size:
+            raise RuntimeError(f"split_size must be 1 or more for {size} entries; got 0.")
+        # Of nothing there is one part, as of what is smaller than a part.
+        starts = range(0, size, split_size) if size else [0]
+        split_size = [min(split_size, size - at) for at in starts]
     if sum(split_size) != size:
         raise RuntimeError(f"split sizes must add up to {size}; got {list(split_size)}.")
     ends = [sum(split_size[: i + 1]) for i in range(len(split_size))]
@@ -57,13 +71,16 @@ def _split(held: AttentionMap, split_size: Any, dim: int = 0) -> tuple[Any, ...]
 
 @on("chunk")
 def _chunk(held: AttentionMap, chunks: int, dim: int = 0) -> tuple[Any, ...]:
-    return _split(held, max(math.ceil(held.shape[dim] / chunks), 1), dim)
+    if chunks < 1:
+        raise RuntimeError(f"chunks must be 1 or more; got {chunks}.")
+    size = held.shape[one_of(dim, held.ndim)]
+    return _split(held, math.ceil(size / chunks) if size else [0] * chunks, dim)
 
 
 @on("flip")
 def _flip(held: AttentionMap, *dims: Any) -> Any:
     for dim in listed(dims):
-        back = torch.arange(held.shape[dim] - 1, -1, -1)
+        back = torch.arange(held.shape[one_of(dim, held.ndim)] - 1, -1, -1)
         held = _index_select(held, dim, back)
     return held
 
@@ -102,7 +119,8 @@ def _flatten(held: AttentionMap, start_dim: int = 0, end_dim: int = -1) -> Any:
     start, end = one_of(start_dim, held.ndim), one_of(end_dim, held.ndim)
     if start > end:
         raise RuntimeError(f"start_dim must not come after end_dim; got {start} and {end}.")
-    return views.reshape(held, (*held.shape[:start], -1, *held.shape[end + 1 :]), "flatten")
+    merged = math.prod(held.shape[start : end + 1])
+    return views.reshape(held, (*held.shape[:start], merged, *held.shape[end + 1 :]), "flatten")
 
 
 @on("unflatten")
@@ -113,7 +131,7 @@ def _unflatten(held: AttentionMap, dim: int, sizes: Any) -> Any:
 
 @on("permute")
 def _permute(held: AttentionMap, *dims: Any) -> Any:
-    return views.permute(held, [dim % held.ndim for dim in listed(dims)], "permute")
+    return views.permute(held, [one_of(dim, held.ndim) for dim in listed(dims)], "permute")
 
 
 @on("transpose", "swapaxes", "swapdims")
@@ -136,6 +154,8 @@ def _movedim(held: AttentionMap, source: Any, destination: Any) -> Any:
 
 @on("mT", "mH", "adjoint")
 def _mt(held: AttentionMap) -> Any:
+    if held.ndim < 2:
+        raise RuntimeError(f"mT must be asked of a map of 2 or more dimensions; got {held.ndim}.")
     return _transpose(held, -2, -1)
 
 
