@@ -79,6 +79,13 @@ class Plain:
     output: Tensor
     log_normalizer: Tensor
 
+    @property
+    def rounding(self) -> float:
+        """What an output may be off where a float32 has few digits left beside large scores."""
+        finite = self.log_normalizer[torch.isfinite(self.log_normalizer)]
+        largest = float(finite.abs().amax()) if finite.numel() else 0.0
+        return 4 * largest * torch.finfo(torch.float32).eps
+
 
 def plain(case: Case) -> Plain:
     """Return softmax(cap(q · kᵀ · scale) + bias, hidden → −inf) · value, as written."""
@@ -259,7 +266,7 @@ def _table(draw: st.DrawFn, size: Sizes, whole: Whole) -> Drawn:
     return Visible(table), table.expand(whole)
 
 
-def _bare_table(draw: st.DrawFn, size: Sizes, whole: Whole) -> Drawn:
+def _bare_table(draw: st.DrawFn, _: Sizes, whole: Whole) -> Drawn:
     table = bits(draw, *whole)
     return table, table
 

@@ -46,7 +46,7 @@ def test_weights_and_output_are_those_of_the_formula(backend: str, case: Case) -
     rounded = TOLERANCE[case.query.dtype]
     assert output.dtype == weights.dtype == case.query.dtype
     assert output.shape == expected.output.shape
-    close(output, expected.output, rounded)
+    close(output, expected.output, rounded + expected.rounding)
     dense = weights.to_dense()
     close(dense, expected.weights, rounded)
     close(weights.log_normalizer, expected.log_normalizer, exactness(case))
@@ -55,11 +55,11 @@ def test_weights_and_output_are_those_of_the_formula(backend: str, case: Case) -
         sees = case.visible.any(-1)
         close(weights.double().sum(-1), sees.double(), exactness(case))
         assert bool((weights.sum(-1)[~sees] == 0).all())
-    close(weights @ weights_of_heads(case), output, 2 * rounded)
+    close(weights @ values_of_heads(case), output, 2 * rounded + expected.rounding)
 
 
-def weights_of_heads(case: Case) -> Tensor:
-    """The values, one for each head of the queries, with nothing in padded slots."""
+def values_of_heads(case: Case) -> Tensor:
+    """Return the values, one for each head of the queries."""
     return case.value.repeat_interleave(case.query.shape[1] // case.value.shape[1], 1)
 
 
@@ -111,14 +111,16 @@ def test_the_answer_does_not_depend_on_the_size_of_tiles(
         output, weights = case.attend(backend)
         found = answers(weights)
     rounded = TOLERANCE[case.query.dtype]
-    close(output, whole[0], rounded)
+    close(output, whole[0], rounded + plain(case).rounding)
     for name, answer in found.items():
         magnitude = 1 + float(expected[name].abs().amax()) if answer.numel() else 1
         close(answer / magnitude, expected[name] / magnitude, rounded)
 
 
 @backends
-@given(case=cases(positions=POSITIONS), stride=st.sampled_from(STRIDES[1:]), extra=SEEDS)
+@given(
+    case=cases(positions=POSITIONS, extreme=False), stride=st.sampled_from(STRIDES[1:]), extra=SEEDS
+)
 def test_strides_do_not_matter(backend: str, case: Case, stride: str, extra: int) -> None:
     if not case.serves(backend):
         return
@@ -142,7 +144,10 @@ def seen_by_anyone(case: Case) -> Tensor:
 
 
 @backends
-@given(case=cases(positions=POSITIONS), junk=st.sampled_from([math.nan, math.inf, -math.inf, 3e4]))
+@given(
+    case=cases(positions=POSITIONS, extreme=False),
+    junk=st.sampled_from([math.nan, math.inf, -math.inf, 3e4]),
+)
 def test_what_stands_in_a_hidden_slot_reaches_nothing(
     backend: str, case: Case, junk: float
 ) -> None:
@@ -203,7 +208,7 @@ def test_hidden_keys_can_be_added_and_removed(
     if not grown.serves(backend):
         return
     longer_output, longer_weights = grown.attend(backend)
-    close(longer_output, output, TOLERANCE[case.query.dtype])
+    close(longer_output, output, TOLERANCE[case.query.dtype] + plain(case).rounding)
     close(longer_weights[..., ~new], weights, TOLERANCE[case.query.dtype])
     assert bool((longer_weights.to_dense()[..., new] == 0).all())
 
@@ -275,7 +280,7 @@ def test_asking_for_weights_changes_no_output(backend: str, case: Case) -> None:
 def test_one_that_is_visible_among_many_that_are_not(
     backend: str, size: object, scores: float, seed: int, hides: str
 ) -> None:
-    shape = size.batch, size.heads, size.queries, size.keys  # pyright: ignore
+    shape = size.batch, size.heads, size.queries, size.keys
     batch, heads, queries, keys = shape
     query = torch.full((batch, heads, queries, 4), 50.0)
     key = torch.full((batch, heads, keys, 4), scores / 200)
