@@ -210,18 +210,22 @@ BAD: dict[str, tuple[Callable[[], Any], type[HeedmapError], str]] = {
     "value heads": (
         lambda: heedmap.attention(draw(1, 4, 3, 8), draw(1, 4, 3, 8), draw(1, 2, 3, 8)),
         ShapeError,
-        "key and value must have the same number of heads",
+        "key and value must have the same number of heads; got 4 and 2",
     ),
     "ranks": (
         lambda: heedmap.attention(draw(1, 3, 8), draw(3, 8), draw(3, 8)),
         ShapeError,
         "dimensions",
     ),
-    "five dimensions": (lambda: heedmap.attention(*[draw(1, 1, 1, 3, 8)] * 3), ShapeError, "Merge"),
+    "five dimensions": (
+        lambda: heedmap.attention(*[draw(1, 1, 1, 3, 8)] * 3),
+        ShapeError,
+        "Merge further leading dimensions into the batch",
+    ),
     "whole numbers": (
         lambda: heedmap.attention(*[torch.ones(3, 8).long()] * 3),
         DTypeError,
-        "int64",
+        r"query must be float64, float32, bfloat16 or float16; got torch\.int64",
     ),
     "mixed types": (
         lambda: heedmap.attention(draw(3, 8), draw(3, 8).double(), draw(3, 8)),
@@ -242,7 +246,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[HeedmapError], str]] = {
     "soft cap": (
         lambda: heedmap.attention(*[draw(3, 8)] * 3, soft_cap=0.0),
         ArgumentError,
-        "soft_cap",
+        r"soft_cap must be a finite number above 0; got 0\.0",
     ),
     "bias of +inf": (
         lambda: heedmap.attention(*[draw(3, 8)] * 3, bias=torch.full((3, 3), math.inf)),
@@ -262,12 +266,12 @@ BAD: dict[str, tuple[Callable[[], Any], type[HeedmapError], str]] = {
     "bias of another shape": (
         lambda: heedmap.attention(*[draw(3, 8)] * 3, bias=torch.ones(3, 4)),
         ShapeError,
-        "must fit",
+        r"bias must fit \[batch, heads, query, key",
     ),
     "sinks": (
         lambda: heedmap.attention(*[draw(3, 8)] * 3, sinks=torch.ones(2)),
         ShapeError,
-        "sinks",
+        r"sinks must be \[heads\] = \[1\]; got \[2\]",
     ),
     "mask of numbers": (
         lambda: heedmap.attention(*[draw(3, 8)] * 3, mask=torch.ones(3, 3)),

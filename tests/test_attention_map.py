@@ -256,7 +256,9 @@ class TestBudget:
         with pytest.raises(BudgetError, match="10 bytes"):
             weights.clone()
         monkeypatch.setenv("HEEDMAP_DENSE_BYTES", "much")
-        with pytest.raises(ArgumentError, match="HEEDMAP_DENSE_BYTES"):
+        with pytest.raises(
+            ArgumentError, match="HEEDMAP_DENSE_BYTES must be a number of bytes; got 'much'"
+        ):
             weights.clone()
 
 

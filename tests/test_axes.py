@@ -57,15 +57,15 @@ def test_pieces_with_marks_of_their_own() -> None:
     ("axis", "question", "words"),
     [
         (TOKENS, "我", "not in it"),
-        (TOKENS, "他#3", "#1 to #2"),
+        (TOKENS, "他#3", "query must be #1 to #2 of “他”; got #3"),
         (TOKENS, "他#0", "#1 to #2"),
         (TOKENS, "", "piece of the text"),
-        (TOKENS, "@8", "@0 to @7"),
+        (TOKENS, "@8", "query must be a position from @0 to @7; got @8"),
         (SOUND, "91s", "0.00s to 90.00s"),
         (SOUND, "later", "12.5s"),
         (SOUND, "f3", "moment"),
         (FILM, "f3", "f0 to f2"),
-        (Axis.of_positions(3), "x", "@7"),
+        (Axis.of_positions(3), "x", "query must be a position such as @7; got “x”"),
     ],
 )
 def test_not_found(axis: Axis, question: str, words: str) -> None:

@@ -74,6 +74,7 @@ def made_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "empty.txt").touch()
     (folder / "blank.txt").write_text(" \n")
+    (folder / "words.txt").write_text("to be or not")
     (folder / "noise.bin").write_bytes(bytes(range(256)) * 20)
     (folder / "directory").mkdir()
     (folder / "loop.wav").symlink_to(folder / "loop.wav")
@@ -136,6 +137,12 @@ BAD: dict[str, tuple[Sequence[str], int, str]] = {
     "folder without a model": (["to be", "--model", "directory"], 1, "config.json"),
     "output is a file": (["to be", "-o", "tone.wav"], 2, "output must be a folder"),
     "output below a file": (["to be", "-o", "tone.wav/out"], 2, "output must be a folder"),
+    "channel of words": (
+        ["to be", "--text", "--channel", "0"],
+        2,
+        "got 0 for words. Leave it out",
+    ),
+    "channel of a text": (["words.txt", "--channel", "0"], 2, "got 0 for words.txt, a text"),
     "unknown option": (["to be", "--nonsense"], 2, "unrecognized arguments: --nonsense"),
     "layer is no number": (["to be", "--layer", "x"], 2, "invalid int value"),
     "no input": ([], 2, "INPUT"),

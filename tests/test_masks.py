@@ -33,7 +33,9 @@ def test_an_attn_mask_of_every_sample_and_head_is_that_of_multihead_attention() 
 
 @pytest.mark.bad_input
 def test_what_no_converter_takes() -> None:
-    with pytest.raises(ArgumentError, match="from 0 to 3"):
+    with pytest.raises(
+        ArgumentError, match=r"lengths must be \[batch\], each from 0 to 3; got \[4\]"
+    ):
         Padding.from_lengths(torch.tensor([4]), keys=3)
     with pytest.raises(DTypeError, match="bool"):
         Padding.from_key_padding_mask(torch.zeros(1, 3))

@@ -249,7 +249,10 @@ class TestBadInput:
             layer(torch.randn(5, 4))
         with pytest.raises(ShapeError, match=r"mask must be .* = \[2, 5\]; got \[2, 4\]"):
             layer(x, torch.ones(2, 4))
-        with pytest.raises(ArgumentError, match="alignment"):
+        with pytest.raises(
+            ArgumentError,
+            match="Causal must be given an alignment when there are 5 queries and 3 keys",
+        ):
             SelfAttention(4, 8, causal=True)(x, context=torch.randn(2, 3, 4))
         with pytest.raises(ArgumentError, match="0 \\(padding\\) and 1"):
             layer(x, torch.full((2, 5), 0.5))

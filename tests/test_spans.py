@@ -332,7 +332,9 @@ def test_what_are_no_spans() -> None:
         Spans(ENDS.bool(), ENDS)
     with pytest.raises(ShapeError, match=r"first must be \[batch, heads, query\]; got \[3\]"):
         Spans(ENDS[0, 0], ENDS)
-    with pytest.raises(DTypeError, match="valid must be bool"):
+    with pytest.raises(
+        DTypeError, match=r"valid must be bool, True for a valid key; got torch\.float32"
+    ):
         Spans(ENDS, ENDS, torch.ones(1, 3))
     with pytest.raises(ShapeError, match=r"valid must be \[batch, key\]; got \[3\]"):
         Spans(ENDS, ENDS, torch.ones(3).bool())

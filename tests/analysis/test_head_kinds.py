@@ -163,15 +163,30 @@ FEATURES = Sequence(torch.ones(3, 2), SECONDS)
     ("maps", "options", "error", "message"),
     [
         ([], {}, ArgumentError, "maps must be a sequence"),
-        (torch.ones(3, 3), {}, ShapeError, "each of maps must be"),
+        (
+            torch.ones(3, 3),
+            {},
+            ShapeError,
+            r"each of maps must be \[batch, heads, query, key\] or \[heads, query, key\]",
+        ),
         (MAPS.expand(2, 1, 3, 3), {}, ShapeError, "one sample; got a batch of 2"),
-        (torch.ones(1, 2, 3), {}, ShapeError, "as many queries as keys"),
+        (
+            torch.ones(1, 2, 3),
+            {},
+            ShapeError,
+            r"maps must have as many queries as keys; got \[1, 2, 3\]",
+        ),
         (torch.ones(1, 0, 0), {}, ShapeError, "at least one position"),
         (MAPS.bool(), {}, DTypeError, "floating-point"),
         (MAPS * torch.nan, {}, ArgumentError, "finite weights; got NaN in layer 0, head 0"),
         (MAPS, {"axis": Axis.of_positions(4)}, ShapeError, "each of 3 keys; got 4"),
         (MAPS, {"axis": Axis("token", ("a", "b", "c"))}, ArgumentError, "axis must have spans"),
-        (MAPS, {"features": FEATURES}, ArgumentError, "got audio for no axis"),
+        (
+            MAPS,
+            {"features": FEATURES},
+            ArgumentError,
+            "sound or film that axis has the times of; got audio for no axis",
+        ),
         (
             MAPS,
             {"axis": Axis.of_positions(3), "features": FEATURES},
@@ -182,7 +197,7 @@ FEATURES = Sequence(torch.ones(3, 2), SECONDS)
             MAPS,
             {"axis": SECONDS, "sounding": torch.ones(3).bool()},
             ShapeError,
-            "3 for no features",
+            "sounding must be one for each position of features; got 3 for no features",
         ),
         (
             MAPS,

@@ -147,7 +147,9 @@ def test_all_queries_fall_under_the_budget() -> None:
     maps, _ = model(2, 3)
     with heedmap.dense_budget(9 * 8 * 4 * 2):
         assert rollout(maps, range(8)).shape == (2, 8, 9)
-        with pytest.raises(BudgetError, match="rollout of all queries must fit"):
+        with pytest.raises(
+            BudgetError, match="rollout of all queries must fit the dense budget of"
+        ):
             rollout(maps, range(9))
 
 

@@ -112,7 +112,12 @@ def test_nothing_of_all_pairs_is_made(forbid_dense: ForbidDense) -> None:
             r"norms must be \[kv_heads, 2\] .* got \[4, 3\]",
         ),
         (torch.ones(1, 4, 2, 2), torch.ones(4, 2), ShapeError, r"\[1, kv_heads, 2\]"),
-        (torch.ones(4, 2, 2), torch.ones(3, 2), ShapeError, "divides 4; got 3"),
+        (
+            torch.ones(4, 2, 2),
+            torch.ones(3, 2),
+            ShapeError,
+            "norms must have a number of heads that divides 4; got 3",
+        ),
     ],
 )
 def test_bad_weights_or_norms(
@@ -131,5 +136,7 @@ def test_bad_projections(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.bad_input
 def test_bad_values() -> None:
-    with pytest.raises(ShapeError, match=r"value must be .* got \[7, 5\]"):
+    with pytest.raises(
+        ShapeError, match=r"must be \[batch, kv_heads, key, value_dim\] or .* got \[7, 5\]"
+    ):
         value_norms(torch.ones(7, 5), torch.ones(4, 5, 6))

@@ -132,12 +132,27 @@ WEIGHTS = torch.ones(2, 4, 50)
 BAD = {
     "two dimensions": ((WEIGHTS[0], [" a"], [1, 2], frames(50)), {}, ShapeError, "weights must be"),
     "no heads": ((WEIGHTS[:0], [" a"], [1, 2], frames(50)), {}, ShapeError, "weights must be"),
-    "integers": ((WEIGHTS.int(), [" a"], [1, 2], frames(50)), {}, DTypeError, "floating-point"),
+    "integers": (
+        (WEIGHTS.int(), [" a"], [1, 2], frames(50)),
+        {},
+        DTypeError,
+        r"weights must be floating-point numbers; got torch\.int32",
+    ),
     "no end": ((WEIGHTS, [" a"], [1], frames(50)), {}, ShapeError, "one for the end; got 1"),
     "no row before": ((WEIGHTS, [" a"], [0, 1], frames(50)), {}, ArgumentError, "from 1 to 4"),
     "no such row": ((WEIGHTS, [" a"], [1, 5], frames(50)), {}, ArgumentError, "from 1 to 4"),
-    "not rising": ((WEIGHTS, [" a"], [2, 2], frames(50)), {}, ArgumentError, "must rise"),
-    "too many frames": ((WEIGHTS, [" a"], [1, 2], frames(51)), {}, ShapeError, "from 1 to 50"),
+    "not rising": (
+        (WEIGHTS, [" a"], [2, 2], frames(50)),
+        {},
+        ArgumentError,
+        "positions must rise and lie from 1 to 4",
+    ),
+    "too many frames": (
+        (WEIGHTS, [" a"], [1, 2], frames(51)),
+        {},
+        ShapeError,
+        "frames must be from 1 to 50 stretches of time, as the weights have keys",
+    ),
     "no seconds": (
         (WEIGHTS, [" a"], [1, 2], Axis.of_positions(50)),
         {},
@@ -148,7 +163,7 @@ BAD = {
         (WEIGHTS, [" a"], [1, 2], frames(50)),
         {"sounding": torch.ones(49, dtype=torch.bool)},
         ShapeError,
-        "each of 50 frames",
+        r"sounding must say so for each of 50 frames; got \[49\]",
     ),
     "not finite": ((WEIGHTS / 0, [" a"], [1, 2], frames(50)), {}, ArgumentError, "must be finite"),
 }

@@ -108,7 +108,7 @@ AMBIGUOUS: dict[str, tuple[Callable[..., object], type[Exception], str]] = {
     "truth as a bias": (
         lambda q, k, v: heedmap.attention(q, k, v, bias=torch.ones(4, 4).bool()),
         DTypeError,
-        "mask=",
+        r"bias must be floating-point scores to add; got torch\.bool",
     ),
     "padding of scores": (lambda *_: Padding(LENGTHS * -1e4), ArgumentError, "only 0 .* and 1"),
     "padding of NaN": (lambda *_: Padding(LENGTHS * math.nan), ArgumentError, "only 0 .* and 1"),
@@ -177,7 +177,10 @@ def test_h09_a_watched_module(need_weights: bool) -> None:
 
 @pytest.mark.bad_input
 def test_h09_a_number_of_matrices_that_is_no_multiple_of_the_heads() -> None:
-    with pytest.raises(ShapeError, match=r"batch \* heads"):
+    with pytest.raises(
+        ShapeError,
+        match=r"ignored must be \[batch \* heads, query, key\] with 2 heads; got \[3, 4, 4\]",
+    ):
         Visible.from_attn_mask(torch.zeros(3, 4, 4).bool(), HEADS)
 
 

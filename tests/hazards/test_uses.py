@@ -223,7 +223,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[HeedmapError], str]] = {
     "a row as a map": (
         lambda: AttentionMap.from_weights(torch.ones(4)),
         ShapeError,
-        r"\[\.\.\., query, key\]; got \[4\]",
+        r"weights must be a tensor \[\.\.\., query, key\]; got \[4\]",
     ),
     "None as a map": (lambda: AttentionMap.from_weights(None), ShapeError, "got NoneType"),
     "layers of None": (lambda: rollout((None, None), [0]), ShapeError, "got NoneType"),
@@ -235,7 +235,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[HeedmapError], str]] = {
     ),
     "None as a picture": (lambda: plot_heatmap(None), DTypeError, "got NoneType"),
     "a tuple of None as a picture": (lambda: plot_heatmap((None, None)), DTypeError, "got tuple"),
-    "an array as a picture": (lambda: plot_heatmap(np.ones((4, 4))), DTypeError, "as_tensor"),
+    "an array as a picture": (
+        lambda: plot_heatmap(np.ones((4, 4))),
+        DTypeError,
+        "weights must be a tensor or an AttentionMap; got ndarray",
+    ),
     "layers of None as an atlas": (lambda: plot_atlas((None, None)), DTypeError, "got NoneType"),
     "None as an atlas": (lambda: plot_atlas(None), ShapeError, "at least one layer"),
     "None as arcs": (lambda: plot_arcs(None, axis=WORDS), DTypeError, "got NoneType"),

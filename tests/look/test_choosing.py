@@ -74,3 +74,5 @@ def test_the_only_head(text_run: Callable[..., Run]) -> None:
     assert choice(run) == (0, 0)
     with pytest.raises(ArgumentError, match="layer must be 0, the only one of tiny; got 1"):
         choice(run, layer=1)
+    with pytest.raises(ArgumentError, match="head must be 0, the only one of tiny; got 2"):
+        choice(run, head=2)

@@ -74,10 +74,16 @@ def test_a_folder_with_other_files_is_free(tmp_path: Path) -> None:
     check_free(tmp_path, force=False)
 
 
-@pytest.mark.parametrize("place", ["file", "file/below"])
-def test_no_folder_can_be_there(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("file", r"output must be a folder; got .*, a file"),
+        ("file/below", r"output must be a folder that can be written; got .* is a file\)"),
+    ],
+)
+def test_no_folder_can_be_there(tmp_path: Path, place: str, words: str) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="output must be a folder"):
+    with pytest.raises(InputError, match=words):
         check_free(tmp_path / place, force=False)
 
 
@@ -115,6 +121,9 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
         with filled_at_once(tmp_path / "out", force=False):
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(InputError, match=r"got .*out \(No space left on device\)\. .* make room"):
+    with pytest.raises(
+        InputError,
+        match=r"a folder that can be written; got .*out \(No space left on device\)\. .* make room",
+    ):
         write()
     assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import av
 import numpy as np
@@ -19,9 +20,10 @@ from transformers import (
 
 from heedmap import AttentionMap, dense_budget
 from heedmap.errors import ArgumentError, InputError, ModelError
-from heedmap.look import Look, look
+from heedmap.look import Look, look, running
 from heedmap.media import Film, Sound
 from heedmap.models.packages import PACKAGED, fetch_file
+from heedmap.seen import Seen
 from heedmap.watch import watch
 
 
@@ -174,7 +176,11 @@ BAD = {
     "head": ({"head": 5}, ArgumentError, "head must be from 0 to 1"),
     "query": ({"query": "zebra"}, InputError, "“zebra”, which is not in it"),
     "start": ({"start_seconds": 2.0}, ArgumentError, "start_seconds must be 0 unless a sound"),
-    "start that is no number": ({"start_seconds": float("nan")}, ArgumentError, "finite"),
+    "start that is no number": (
+        {"start_seconds": float("nan")},
+        ArgumentError,
+        "start_seconds must be a finite number",
+    ),
 }
 
 
@@ -206,7 +212,10 @@ def test_a_model_that_computes_nan(tiny_bert: str, tmp_path: Path, output: Path)
     torch.nn.init.constant_(model.encoder.layer[1].attention.self.query.weight, torch.nan)
     shutil.copytree(tiny_bert, tmp_path / "broken")
     model.save_pretrained(tmp_path / "broken")
-    with pytest.raises(ModelError, match="whose layer 1, head 0 gives NaN"):
+    with pytest.raises(
+        ModelError,
+        match=r"model must attend with finite weights; .*, whose layer 1, head 0 gives NaN",
+    ):
         look("to be or not", model=str(tmp_path / "broken"), output=output)
     assert not output.exists()
 
@@ -333,3 +342,10 @@ def test_a_model_without_softmax_attention() -> None:
 
     with pytest.raises(ModelError, match="got MambaModel, of which no attention was captured"):
         run()
+
+
+@pytest.mark.bad_input
+def test_attention_of_other_sizes_is_refused() -> None:
+    model, encoded = SimpleNamespace(name="tiny"), SimpleNamespace(positions=4, valid=4)
+    with pytest.raises(InputError, match="must attend from each of its 4 positions to each; got"):
+        running._cropped(Seen(tuple), model, encoded)  # pyright: ignore[reportArgumentType]

@@ -278,15 +278,22 @@ def test_the_summary(listen: Any, output: Path) -> None:
 
 
 def test_what_is_no_sound_or_no_place_in_it() -> None:
-    with pytest.raises(ArgumentError, match=r"must be a sound .*; got the text, a text"):
+    with pytest.raises(
+        ArgumentError,
+        match="source must be a sound to tell when words are spoken; got the text, a text",
+    ):
         transcribe(Text.of("to be"))
     sound = Sound(noise(1), 16_000, "talk.wav")
     for start in (-1.0, 1.0, float("nan")):
         with pytest.raises(InputError, match="must lie in the sound, from 0 to 1"):
             transcribe(sound, start_seconds=start)
-    with pytest.raises(InputError, match=r"16000 samples a second; got talk\.wav, with 8000"):
+    with pytest.raises(
+        InputError, match=r"source must have 16000 samples a second; got talk\.wav, with 8000"
+    ):
         transcribe(Sound(noise(1), 8_000, "talk.wav"))
-    with pytest.raises(ArgumentError, match=r"must be Whisper .*; got none"):
+    with pytest.raises(
+        ArgumentError, match="model must be Whisper to tell when words are spoken; got none"
+    ):
         transcribe(sound, model="none")
 
 
@@ -296,10 +303,13 @@ def test_models_that_cannot_tell() -> None:
     with pytest.raises(ArgumentError, match="which are its alignment_heads; got tiny"):
         alignment_heads(tiny_whisper(alignment_heads=None))
     bert = AudioModel(BertModel(BertConfig(num_hidden_layers=1)), tiny.encode, None, "bert")
-    with pytest.raises(ArgumentError, match=r"must be Whisper .*; got bert, a bert model"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"must be Whisper .*; got bert, a bert model, which writes down nothing",
+    ):
         alignment_heads(bert)
     mute = AudioModel(tiny.model, tiny.encode, WhisperFeatureExtractor(), "mute")
-    with pytest.raises(ArgumentError, match="must come with its tokenizer"):
+    with pytest.raises(ArgumentError, match="model must come with its tokenizer to write words"):
         alignment_heads(mute)
 
 

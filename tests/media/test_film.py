@@ -9,6 +9,7 @@ import torch
 
 from heedmap.errors import ArgumentError, InputError
 from heedmap.media import Film, Sound, open_media
+from heedmap.media.decoding import PacketReader
 
 WriteFilm = Callable[..., Path]
 
@@ -251,9 +252,38 @@ def test_a_still_picture_is_no_film(tmp_path: Path) -> None:
         stream.height, stream.width, stream.pix_fmt = 48, 64, "rgb24"
         container.mux(stream.encode(av.VideoFrame.from_ndarray(SHOT_A, "rgb24")))
         container.mux(stream.encode(None))
-    for opened in (open_media, Film.of_file):
-        with pytest.raises(InputError, match=r"picture.mp4, a still picture"):
-            opened(path)
+    with pytest.raises(
+        InputError, match=r"input must be a film; got .*picture.mp4, a still picture"
+    ):
+        Film.of_file(path)
+    with pytest.raises(
+        InputError, match=r"input must be text, a sound or a film; got .*picture.mp4, a still"
+    ):
+        open_media(path)
+
+
+def test_a_film_without_a_frame_that_can_be_decoded(
+    write_film: WriteFilm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_film("film.mp4", [SHOT_A] * 3)
+    film = Film.of_file(path)
+    monkeypatch.setattr(PacketReader, "__iter__", lambda _: iter(()))
+    for opened in (lambda: Film.of_file(path), film.sequence):
+        with pytest.raises(InputError, match=r"input must be a film with frames; got .*film.mp4"):
+            opened()
+
+
+def test_pictures_of_a_type_that_cannot_be_shown(
+    write_film: WriteFilm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing:
+        def reformat(self, *_: object, **__: object) -> None:
+            raise av.error.ArgumentError(22, "Invalid argument")
+
+    film = Film.of_file(write_film("film.mp4", [SHOT_A]))
+    monkeypatch.setattr("av.video.reformatter.VideoReformatter", Refusing)
+    with pytest.raises(InputError, match="input must have pictures that can be shown; got 64 × 48"):
+        next(film.frames())
 
 
 def test_a_film_that_is_gone_when_it_is_read_is_an_input_error(write_film: WriteFilm) -> None:

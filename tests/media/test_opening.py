@@ -3,13 +3,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 
 from heedmap.errors import InputError, MissingExtraError
-from heedmap.media import Film, Sound, Text, open_media
+from heedmap.media import Film, Sound, Text, open_media, opening
 
 
 def test_words_are_the_text_itself() -> None:
@@ -89,7 +90,7 @@ def test_a_link_that_leads_nowhere_is_not_taken_for_words(tmp_path: Path, monkey
 def test_a_name_that_no_file_can_have_is_an_input_error() -> None:
     with pytest.raises(InputError, match="must be a file that can be read"):
         open_media(Path("x" * 5000))
-    with pytest.raises(InputError, match="without NUL"):
+    with pytest.raises(InputError, match="input must be text without NUL or lone surrogates"):
         open_media("a\0b")
 
 
@@ -153,3 +154,21 @@ def test_a_missing_package_for_film_names_its_extra(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"{package} .*heedmap\[media\]"):
         Film.of_file(path).sequence()
+
+
+def test_a_container_that_holds_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Subtitles:
+        """What FFmpeg opens of a file of subtitles alone."""
+
+        streams = SimpleNamespace(video=(), audio=())
+
+        def __enter__(self) -> "Subtitles":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(opening, "open_container", lambda _: Subtitles())
+    monkeypatch.setattr(opening, "is_still_picture", lambda _: False)
+    (tmp_path / "subtitles.mks").write_bytes(bytes(range(256)))
+    with pytest.raises(InputError, match="which neither sounds nor shows anything"):
+        open_media(tmp_path / "subtitles.mks")

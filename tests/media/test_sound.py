@@ -1,5 +1,5 @@
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import torch
 
 from heedmap.errors import ArgumentError, DTypeError, InputError, ShapeError
 from heedmap.media import Sound, open_media
+from heedmap.media.decoding import Block
 
 RATE = 16000
 
@@ -174,7 +175,10 @@ def test_more_planes_than_pyav_can_read_are_refused(
 
 
 def test_a_rate_that_is_no_sound_is_refused(wav: Path) -> None:
-    with pytest.raises(InputError, match=r"at least 1000 samples a second .* tone.wav with 11"):
+    with pytest.raises(
+        InputError,
+        match=r"must have at least 1000 samples a second to be a sound; got tone\.wav with 11",
+    ):
         Sound.of_file(patched(wav, 24, struct.pack("<I", 11)))
 
 
@@ -344,3 +348,13 @@ def test_windows_and_hops_are_checked() -> None:
         sound.sequence(window_seconds=0.05)
     assert len(sound.sequence(window_seconds=0.01, hop_seconds=0.01).axis) == 100
     assert len(sound.sequence(window_seconds=99.0, hop_seconds=99.0).axis) == 1
+
+
+def test_a_rate_that_changes_on_the_way(wav: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def blocks(*_: object) -> Iterator[Block]:
+        for rate in (16000, 8000):
+            yield Block(rate, np.zeros((100, 1), np.float32))
+
+    monkeypatch.setattr("heedmap.media.sound.soundfile_blocks", blocks)
+    with pytest.raises(InputError, match=r"must keep one sample rate; .* from 16000 to 8000 Hz"):
+        Sound.of_file(wav)

@@ -141,12 +141,20 @@ def test_the_tokenizer_is_the_files_own(small: tuple[E5, dict[str, torch.Tensor]
     assert "<mask>" not in [token.piece for token in tokenizer.encode("<mask>")]
 
 
-@pytest.mark.parametrize("keep", [0, 3, 40, 90, 300, 2000, -100])
+@pytest.mark.parametrize("keep", [3, 40, 90, 300, 2000, -100])
 def test_a_file_that_breaks_off_is_refused(tmp_path: Path, keep: int):
     write_file(tmp_path / "whole.bin")
     content = (tmp_path / "whole.bin").read_bytes()
     (tmp_path / "part.bin").write_bytes(content[:keep])
-    with pytest.raises(ModelError, match="must be a"):
+    with pytest.raises(ModelError, match="must be a whole file of format E5S1"):
+        load_e5(tmp_path / "part.bin")
+
+
+def test_an_empty_file_is_refused(tmp_path: Path):
+    (tmp_path / "part.bin").touch()
+    with pytest.raises(
+        ModelError, match="must be a readable file; got “cannot mmap an empty file”"
+    ):
         load_e5(tmp_path / "part.bin")
 
 

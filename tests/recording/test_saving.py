@@ -75,8 +75,8 @@ def test_what_is_there_already_stays(tmp_path: Path) -> None:
     for name, force, reason in (
         ("seen", False, "must not exist yet"),
         ("mine", False, "must not exist yet"),
-        ("mine", True, "which holds notes.txt"),
-        ("file", False, "a file"),
+        ("mine", True, "nothing else to be replaced; got .*, which holds notes.txt"),
+        ("file", False, "folder must be a folder; got .*, a file"),
         ("file", True, "a file"),
     ):
         with pytest.raises(InputError, match=reason):
@@ -244,7 +244,9 @@ def test_what_cannot_be_saved_is_named_before_anything_is_written(
 ) -> None:
     make, reason = REFUSED[name]
     seen = seen_of(make_map(), make())
-    with pytest.raises(UnsupportedError, match=f"got “layer.1”: .*{reason}"):
+    with pytest.raises(
+        UnsupportedError, match=f"must hold layers that can be saved; got “layer.1”: .*{reason}"
+    ):
         seen.save(tmp_path / "a" / "seen")
     assert names_in(tmp_path) == []
 

@@ -227,5 +227,7 @@ def test_beams_of_two_decodings_are_not_told_apart() -> None:
     with heedmap.watch(model) as seen:
         model.generate(**asked)
         out = model.generate(**asked)
-    with pytest.raises(ArgumentError, match="got 2 decodings of transformer"):
+    with pytest.raises(
+        ArgumentError, match="the only decoding that was watched; got 2 decodings of tr"
+    ):
         seen.along(out.beam_indices)
