@@ -27,7 +27,7 @@ Model = tuple[Any, Any, dict[str, torch.Tensor]]
 
 def text_model(length: int = 512) -> Model:
     """The packaged E5, at as many tokens as it takes."""
-    from heedmap.models import load_text_model
+    from heedmap.models.hub import load_text_model
 
     fused = load_text_model().model
     torch.manual_seed(0)

@@ -11,13 +11,13 @@ ROWS = 4
 """How many rows of a problem are compared."""
 
 
-def sample(problem: Problem) -> list[tuple[int, int]]:
+def sample(problem: Problem, rows: int = ROWS) -> list[tuple[int, int]]:
     """Return matrices and rows to compare: the first and last, and some between."""
     batch, heads, queries, _ = problem.extent
     cells = batch * heads * queries
     if not cells:
         return []
-    numbers = sorted({round(i * (cells - 1) / (ROWS - 1)) for i in range(ROWS)})
+    numbers = sorted({round(i * (cells - 1) / (rows - 1)) for i in range(rows)})
     return [divmod(number, queries) for number in numbers]
 
 
@@ -31,8 +31,10 @@ def row_of(problem: Problem, matrix: int, row: int) -> Float[Tensor, " key"]:
     rows, columns = torch.tensor([row], device=device), torch.arange(keys, device=device)
     places = Places.of_block(matrices, problem.extent.heads, rows, columns)
     scoring = problem.scoring
-    (key_matrix,) = problem.key_matrices(range(matrix, matrix + 1))
-    scores = problem.flat_key[key_matrix].double() @ problem.flat_query[matrix, row].double()
+    # Not out of `flat_key`: that would be a copy of them all.
+    batch, head = divmod(matrix, problem.extent.heads)
+    key = problem.key[batch, head // (problem.extent.heads // problem.key.shape[1])]
+    scores = key.double() @ problem.query[batch, head, row].double()
     scores = scores * scoring.scale
     if scoring.soft_cap is not None:
         scores = torch.tanh(scores / scoring.soft_cap) * scoring.soft_cap

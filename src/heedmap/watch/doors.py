@@ -135,7 +135,7 @@ def _product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _note(left: Tensor, right: Tensor, result: Tensor) -> None:
     """Note a product of queries and keys; tell of one of weights and values."""
-    known = (here.trail[left], here.trail[right]) if len(here.trail) else (None, None)
+    known = (here.trail[left], here.trail[right]) if here.trail else (None, None)
     if isinstance(known[0], Weights) and not known[0].turned:
         _tell(known[0], left, right, result)
     elif isinstance(known[1], Weights) and known[1].turned:
@@ -204,9 +204,9 @@ def _einsum(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = func(*args, **kwargs)
     if len(args) != 3 or not is_watched():
         return result
-    if len(here.trail) and isinstance(here.trail[args[2]], Weights):
+    if here.trail and isinstance(here.trail[args[2]], Weights):
         args = (einsum.swapped(args[0]), args[2], args[1])
-    known = here.trail[args[1]] if len(here.trail) else None
+    known = here.trail[args[1]] if here.trail else None
     gathers = isinstance(known, Weights)
     factors = einsum.as_product(*args, in_order_of_left=gathers)
     if factors is None:

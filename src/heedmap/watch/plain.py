@@ -36,9 +36,9 @@ class Trail:
         if known is not None:
             self._of[tensor] = known, _version(tensor)
 
-    def __len__(self) -> int:
-        """Return of how many living tensors something is known."""
-        return len(self._of)
+    def __bool__(self) -> bool:
+        """Return whether anything is known of any tensor."""
+        return bool(self._of.data)
 
     def overwritten(self, tensor: Tensor) -> None:
         """Note that others who share the memory of a tensor are no longer what they were."""
@@ -58,8 +58,10 @@ def _version(tensor: Tensor) -> int:
 
 def follow(trail: Trail, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of `FOLLOWED` and note what its result is."""
+    if not trail and func not in SOFTMAXES:
+        return func(*args, **kwargs)
     given = args[:3] or (kwargs.get("input"),)
-    known = [trail[arg] for arg in given] if len(trail) else []
+    known = [trail[arg] for arg in given]
     known += [None] * (3 - len(known))
     result = func(*args, **kwargs)
     if any(known) or func in SOFTMAXES:
@@ -70,7 +72,7 @@ def follow(trail: Trail, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 def join(trail: Trail, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call ``torch.cat`` and note whether it joined sinks to scores."""
     parts = args[0] if args else kwargs.get("tensors", ())
-    known = [trail[part] for part in parts] if len(trail) and len(parts) == 2 else []
+    known = [trail[part] for part in parts] if trail and len(parts) == 2 else []
     result = func(*args, **kwargs)
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     if known and isinstance(known[0], Scores) and dim in (-1, result.ndim - 1):
@@ -80,7 +82,7 @@ def join(trail: Trail, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def write(trail: Trail, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function that writes into its first argument, and note that this is another now."""
-    known = trail[args[0]] if len(trail) and args else None
+    known = trail[args[0]] if trail and args else None
     result = func(*args, **kwargs)
     if known is not None:
         trail[args[0]] = known.unknown()
