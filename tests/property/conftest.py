@@ -8,7 +8,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("same", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile(
     "many",
     deadline=None,
