@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from heedmap.kernels import sinks
 from heedmap.kernels.gradients import Gradients
 from heedmap.masks import Causal, Padding, parts_of
 from heedmap.places import SIDE, split
@@ -70,10 +71,8 @@ def forward(
         output, normalizer = _run_and_merge(problem, pieces, *inputs)
     if output.shape[-1] != value.shape[-1]:
         output = output[..., : value.shape[-1]]
-    if problem.scoring.sinks is not None:
-        both = torch.logaddexp(normalizer, problem.scoring.sinks[:, None])
-        share = torch.exp(normalizer - both).masked_fill(both == -torch.inf, 0)
-        output, normalizer = output * share[..., None], both
+    if (own := problem.scoring.sinks) is not None:
+        output, normalizer = sinks.join(output, normalizer, own[:, None])
     return output.to(value.dtype), normalizer
 
 
@@ -107,10 +106,8 @@ def backward(
     inputs = _same_width(problem, F.pad(value.to(output.dtype), (0, width)))
     upward, output = (F.pad(t, (0, inputs[0].shape[-1] - t.shape[-1])) for t in (upward, output))
     sums = _run_backward(problem, inputs, upward, output, log_normalizer.masked_fill(empty, 0))
-    d_sinks = None
-    if (sinks := problem.scoring.sinks) is not None:
-        share = torch.exp(sinks[:, None] - log_normalizer).masked_fill(empty, 0)
-        d_sinks = (share * slope).sum((0, 2))
+    own = problem.scoring.sinks
+    d_sinks = None if own is None else sinks.gradient(own, log_normalizer, slope)
     widths = problem.query.shape[-1], problem.key.shape[-1], value.shape[-1]
     d_query, d_key, d_value = (
         d_input[..., :width].to(given) for d_input, width in zip(sums, widths, strict=True)

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from heedmap.kernels import sinks
 from heedmap.kernels.gradients import Gradients
 from heedmap.places import (
     SIDE,
@@ -120,11 +121,7 @@ class _Softmax:
             divisor = self.total.masked_fill(self.total == 0, 1)
             result = torch.as_tensor(self.gathered / divisor).to(divisor)
         if problem.scoring.sinks is not None:
-            sinks = problem.sink_column(self.matrices)
-            both = torch.logaddexp(total, sinks)
-            share = torch.exp(total - both).masked_fill(both == -torch.inf, 0)
-            result = result * share[..., None]
-            total = both
+            result, total = sinks.join(result, total, problem.sink_column(self.matrices))
         return result, total
 
 
@@ -318,14 +315,10 @@ class _Sums:
     def finish(self, normalizer: Tensor, slope: Tensor) -> Gradients:
         """Return everything in the shapes and number types of the inputs."""
         problem = self.problem
-        scoring = problem.scoring
         d_sinks = None
-        if scoring.sinks is not None:
-            batch, heads, queries, _ = problem.extent
-            share = torch.exp(problem.sink_column(range(batch * heads)) - normalizer)
-            # A sink that hides itself (−inf) in an empty row has share exp(−inf + inf).
-            share = share.masked_fill(normalizer == -torch.inf, 0)
-            d_sinks = (share * slope).reshape(batch, heads, queries).sum((0, 2))
+        if (own := problem.scoring.sinks) is not None:
+            normalizer, slope = (t.unflatten(0, problem.extent[:2]) for t in (normalizer, slope))
+            d_sinks = sinks.gradient(own, normalizer, slope)
         query, key = problem.query, problem.key
         kv = key.shape[:2]
         return Gradients(

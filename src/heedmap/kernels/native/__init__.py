@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 from heedmap.errors import BudgetError
+from heedmap.kernels import sinks
 from heedmap.kernels.gradients import Gradients
 from heedmap.kernels.native.library import Gradients as Pointers
 from heedmap.kernels.native.library import Problem as Given
@@ -65,10 +66,8 @@ def forward(
     normalizer = torch.empty((batch, heads, queries))
     given = _Given(problem, value)
     _run("heedmap_forward", given.address, output.data_ptr(), normalizer.data_ptr())
-    if problem.scoring.sinks is not None:
-        both = torch.logaddexp(normalizer, problem.scoring.sinks[:, None])
-        share = torch.exp(normalizer - both).masked_fill(both == -torch.inf, 0)
-        output, normalizer = output * share[..., None], both
+    if (own := problem.scoring.sinks) is not None:
+        output, normalizer = sinks.join(output, normalizer, own[:, None])
     return output.to(value.dtype), normalizer
 
 
@@ -85,20 +84,17 @@ def backward(
     Cost: O(visible pairs) time; memory of the gradients, and of those of one key head for each
     thread.
     """
-    empty = log_normalizer == -torch.inf
     upward = torch.zeros(output.shape) if output_gradient is None else output_gradient.float()
     slope = (upward * output).sum(-1)
     if log_normalizer_gradient is not None:
-        slope = slope - log_normalizer_gradient.masked_fill(empty, 0)
+        slope = slope - log_normalizer_gradient.masked_fill(log_normalizer == -torch.inf, 0)
     upward, slope, known = (t.contiguous() for t in (upward, slope, log_normalizer))
     d_query, d_key, d_value = (torch.empty(t.shape) for t in (problem.query, problem.key, value))
     given = _Given(problem, value)
     asked = Pointers(*(t.data_ptr() for t in (known, upward, slope, d_query, d_key, d_value)))
     _run("heedmap_backward", given.address, ctypes.addressof(asked))
-    d_sinks = None
-    if (sinks := problem.scoring.sinks) is not None:
-        share = torch.exp(sinks[:, None] - log_normalizer).masked_fill(empty, 0)
-        d_sinks = -(share * slope).sum((0, 2))
+    own = problem.scoring.sinks
+    d_sinks = None if own is None else sinks.gradient(own, log_normalizer, -slope)
     dtype = value.dtype
     return Gradients(d_query.to(dtype), d_key.to(dtype), None, d_sinks, d_value.to(dtype))
 
