@@ -1,6 +1,6 @@
 """The mask that says for each query which stretch of keys it sees."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import product
@@ -16,6 +16,9 @@ from heedmap.masks.base import Extent, Mask, ordered, require_tensor
 from heedmap.places import CELLS, Places, split
 
 MOST_IN_A_BYTE = 255
+
+Block = tuple[slice, slice, slice]
+"""Samples, heads and queries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +111,30 @@ class Spans(Mask):
             raise ShapeError(
                 f"visible must be [batch, heads, query, key]; got {list(visible.shape)}."
             )
-        queries = visible.shape[2]
-        edges = _read(_collapsed(visible))
+        table = _collapsed(visible)
+        sizes = table.shape
+        return cls.of_blocks(lambda block: table[block], sizes, table.device, visible.shape[2])
+
+    @classmethod
+    def of_blocks(
+        cls,
+        block_of: Callable[[Block], Bool[Tensor, "batch heads query key"]],
+        sizes: Sequence[int],
+        device: torch.device,
+        queries: int | None = None,
+    ) -> "Spans | None":
+        """Return the mask that shows exactly the pairs marked True, or None if it is no Spans.
+
+        Args:
+            block_of: Returns all keys of some samples, heads and queries.
+            sizes: Of what it returns blocks of: batch, heads, queries, keys.
+            device: Where the blocks are.
+            queries: How many queries there are, where one stands for all.
+
+        Cost: as for `of_table`.
+        """
+        edges = _read(block_of, sizes, device)
+        queries = sizes[2] if queries is None else queries
         # Whatever is seen lies within its span and at a valid key. So where as many keys are seen
         # as are valid within the span, they are the same keys.
         before = pad(edges.valid.cumsum(1), (1, 0))
@@ -217,14 +242,16 @@ class _Edges(NamedTuple):
     valid: Bool[Tensor, "batch key"]
 
 
-def _read(table: Bool[Tensor, "batch heads query key"]) -> _Edges:
-    batch, keys = table.shape[0], table.shape[3]
+def _read(
+    block_of: Callable[[Block], Tensor], sizes: Sequence[int], device: torch.device
+) -> _Edges:
+    batch, heads, queries, keys = sizes
     first, last, seen = (
-        torch.zeros(table.shape[:3], dtype=torch.long, device=table.device) for _ in range(3)
+        torch.zeros((batch, heads, queries), dtype=torch.long, device=device) for _ in range(3)
     )
-    valid = table.new_zeros((batch, keys))
-    for block in _blocks(table):
-        words = _words(table[block])
+    valid = torch.zeros((batch, keys), dtype=torch.bool, device=device)
+    for block in _blocks(sizes):
+        words = _words(block_of(block))
         seen[block] = _count(words)
         blind = seen[block] == 0
         first[block] = _first(words).masked_fill(blind, 0)
@@ -233,9 +260,9 @@ def _read(table: Bool[Tensor, "batch heads query key"]) -> _Edges:
     return _Edges(first, last, seen, valid)
 
 
-def _blocks(table: Tensor) -> Iterator[tuple[slice, slice, slice]]:
+def _blocks(sizes: Sequence[int]) -> Iterator[Block]:
     """Yield samples, heads and queries of blocks of about a million pairs."""
-    batch, heads, queries, keys = table.shape
+    batch, heads, queries, keys = sizes
     parts = (
         split(batch, CELLS // max(heads * queries * keys, 1)),
         split(heads, CELLS // max(queries * keys, 1)),

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from heedmap.masks import Both, Causal, Extent, Mask, Padding, Spans, Visible, Window
-from heedmap.places import CELLS, Places, split
+from heedmap.places import CELLS, Places
 
 
 class Stretches(NamedTuple):
@@ -91,31 +91,19 @@ def spans_of_cells(mask: Mask, extent: Extent, device: torch.device) -> Spans | 
 
     Cost: O(batch · heads · query · key) time; memory of about a million cells.
     """
-    batch, heads, queries, keys = extent
-    first, last, seen = (
-        torch.zeros((batch * heads, queries), dtype=torch.long, device=device) for _ in range(3)
-    )
-    valid = torch.zeros((batch, keys), dtype=torch.bool, device=device)
-    columns = torch.arange(keys, device=device)
-    for matrix in range(batch * heads):
-        number = torch.tensor([matrix], device=device)
-        for part in split(queries if keys else 0, CELLS // max(keys, 1)):
-            rows = torch.arange(part.start, part.stop, device=device)
-            tile = mask.tile(Places.of_block(number, heads, rows, columns))
-            tile = tile.expand(1, len(rows), keys)[0]
-            count = tile.sum(-1)
-            # The first of equal numbers is the largest of those that fall.
-            first[matrix, rows] = tile.byte().argmax(-1).masked_fill(count == 0, 0)
-            back = tile.flip(-1).byte().argmax(-1)
-            last[matrix, rows] = (keys - 1 - back).masked_fill(count == 0, -1)
-            seen[matrix, rows] = count
-            valid[matrix // heads] |= tile.any(0)
-    # Whatever is seen lies within its span and at a valid key: so many are seen, then, and no more.
-    before = torch.nn.functional.pad(valid.cumsum(1), (1, 0)).repeat_interleave(heads, 0)
-    if not torch.equal(before.gather(1, last + 1) - before.gather(1, first), seen):
-        return None
-    first, last = (ends.view(batch, heads, queries) for ends in (first, last))
-    return Spans(first, last, None if bool(valid.all()) else valid)
+    heads, columns = extent.heads, torch.arange(extent.keys, device=device)
+
+    def block_of(block: tuple[slice, slice, slice]) -> Tensor:
+        samples, some, rows = (
+            torch.arange(size, device=device)[part]
+            for size, part in zip(extent, block, strict=False)
+        )
+        matrices = (samples[:, None] * heads + some).flatten()
+        tile = mask.tile(Places.of_block(matrices, heads, rows, columns))
+        tile = tile.expand(len(matrices), len(rows), extent.keys)
+        return tile.unflatten(0, (len(samples), len(some)))
+
+    return Spans.of_blocks(block_of, extent, device)
 
 
 def _intersection(one: Stretches, other: Stretches) -> Stretches:
