@@ -25,11 +25,17 @@ def problem_of(call: Call) -> Problem:
     return problem
 
 
-def map_of_call(call: Call, *, grad: bool = False) -> AttentionMap:
-    """Return the weights of a call ``[*lead, query, key]``; with `grad`, with a trace to them."""
+def map_of_call(call: Call, problem: Problem | None = None, *, grad: bool = False) -> AttentionMap:
+    """Return the weights of a call ``[*lead, query, key]``; with `grad`, with a trace to them.
+
+    Args:
+        call: The call.
+        problem: The one that it poses, where that has been made already.
+        grad: Whether the gradient with respect to the weights is to be had.
+    """
     if call.dense is not None:
         return shaped(AttentionMap.from_weights(call.dense), call.lead)
-    problem = problem_of(call)
+    problem = problem_of(call) if problem is None else problem
     trace = None
     if grad and call.edge is not None and call.value is not None and not call.dropout:
         trace = Trace(call.edge, call.value, call.form)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import ArgumentError, BudgetError, HeedmapError, ModelError
-from heedmap.layers import Layer
+from heedmap.layers import Kind, Layer
+from heedmap.problem import Problem
 from heedmap.seen import Seen
 from heedmap.summary import Summary
 from heedmap.watch import doors, interception
@@ -116,40 +117,48 @@ class Watcher:
         """Keep what is wanted of a call; return how to get its weights, if they are kept."""
         with self._lock, torch.inference_mode(False), torch.set_grad_enabled(self.grad):
             place = self._places.setdefault(name, len(self._places))
+            if not self.choice.wants(name, place):
+                self._leave_out(name, module, call)
+                return None
             try:
-                call = self._checked(call)
+                call, problem = self._checked(call)
             except HeedmapError as error:
                 # NaN among what is added to scores, one sample of torch.vmap: no reason to stop.
                 self.miss(name, call.door, f"it has no weights that can be kept ({error})")
                 return None
             kind = kind_of(name, module, call)
-            if not self.choice.wants(name, place):
-                self._leave_out(name, kind, call)
-                return None
-            call = self.choice.of(call)
+            chosen = self.choice.of(call)
+            if chosen is not call and problem is not None:
+                problem = problem_of(_detached(chosen))
             if self.grad:
-                self._require_room(name, call, _nbytes(call))
-                return self._hold(name, kind, call, map_of_call(call, grad=True), "factors")
-            call = _detached(call)
+                self._require_room(name, chosen, _nbytes(chosen))
+                weights = map_of_call(chosen, grad=True)
+                return self._hold(name, kind, chosen, problem, weights, "factors")
+            chosen = _detached(chosen)
             if self.keep != "factors":
-                reduced = self._reduce(map_of_call(call))
-                return self._hold(name, kind, call, reduced, "reduced")
-            return self._track(name, kind, call)
+                reduced = self._reduce(map_of_call(chosen, problem))
+                return self._hold(name, kind, chosen, problem, reduced, "reduced")
+            return self._track(name, kind, chosen, problem)
 
-    def _checked(self, call: Call) -> Call:
-        """Return the call by its factors, or by its weights where the factors do not give them.
+    def _checked(self, call: Call) -> tuple[Call, Problem | None]:
+        """Return the call by its factors, with the problem that they pose.
+
+        Where the factors do not give the weights, they are dropped for the weights, and there is no
+        problem.
 
         Raises:
             HeedmapError: if there are no factors that pose a problem.
         """
         alone = replace(call, dense=None)
         problem = problem_of(_detached(alone))
-        return alone if call.understood and agrees(call, problem) else call
+        if call.understood and agrees(call, problem):
+            return alone, problem
+        return call, None
 
-    def _leave_out(self, name: str, kind: Any, call: Call) -> None:
+    def _leave_out(self, name: str, module: nn.Module | None, call: Call) -> None:
         if name not in self._unwanted:
             self._unwanted.add(name)
-            reason = "no: not among layers="
+            reason, kind = "no: not among layers=", kind_of(name, module, call)
             self.entries.append(Fixed(Layer(name, kind, 0, 1, None, door=call.door, kept=reason)))
 
     def _reduce(self, weights: AttentionMap) -> Any:
@@ -158,9 +167,11 @@ class Watcher:
         assert callable(self.keep)
         return self.keep(weights)
 
-    def _hold(self, name: str, kind: Any, call: Call, weights: Any, kept: str) -> Any:
-        kept = "weights" if kept == "factors" and call.dense is not None else kept
-        error = output_error(call, problem_of(_detached(call))) if call.dense is None else None
+    def _hold(
+        self, name: str, kind: Kind, call: Call, problem: Problem | None, weights: Any, kept: str
+    ) -> GetWeights | None:
+        kept = "weights" if kept == "factors" and problem is None else kept
+        error = None if problem is None else output_error(call, problem)
         number = self._number(name)
         first = 0 if kind == "cross" else first_query(call)
         layer = Layer(name, kind, number, 1, weights, None, first, call.door, kept, error)
@@ -172,12 +183,13 @@ class Watcher:
         self._counts[name] = number + 1
         return number
 
-    def _track(self, name: str, kind: Any, call: Call) -> GetWeights:
+    def _track(self, name: str, kind: Kind, call: Call, problem: Problem | None) -> GetWeights:
         queries, keys = call.extent.queries, call.extent.keys
         # A step of a decoding brings as many keys as queries.
         new_keys = min(queries, keys) if name in self._latest and call.dense is None else keys
         self._require_room(name, call, _nbytes(call, new_keys))
         norms = None if call.value is None else call.value.norm(dim=-1)
+        on_site = call
         if self.device is not None:
             call = _moved(call, self.device)
             norms = None if norms is None else norms.to(self.device)
@@ -194,9 +206,9 @@ class Watcher:
             self.entries.append(latest)
         assert latest is not None
         count = len(latest.steps)
-        if count & (count - 1) == 0 and call.dense is None:
+        if count & (count - 1) == 0 and problem is not None:
             # Of the steps of a decoding the 1st, 2nd, 4th, 8th …
-            error = output_error(call, problem_of(call))
+            error = output_error(on_site, problem)
             latest.error = max((e for e in (error, latest.error) if e is not None), default=None)
         return self._later(latest)
 
