@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from heedmap.places import Places, look_up
+from heedmap.places import look_up
 from heedmap.problem import Problem
 
 ROWS = 4
@@ -26,27 +26,25 @@ def row_of(problem: Problem, matrix: int, row: int) -> Float[Tensor, " key"]:
 
     Cost: O(keys · head_dim).
     """
-    device = problem.query.device
-    matrices, keys = torch.tensor([matrix], device=device), problem.extent.keys
-    rows, columns = torch.tensor([row], device=device), torch.arange(keys, device=device)
-    places = Places.of_block(matrices, problem.extent.heads, rows, columns)
-    scoring = problem.scoring
+    scoring, (_, heads, _, keys) = problem.scoring, problem.extent
+    block = range(matrix, matrix + 1), range(row, row + 1), range(keys)
     # Not out of `flat_key`: that would be a copy of them all.
-    batch, head = divmod(matrix, problem.extent.heads)
-    key = problem.key[batch, head // (problem.extent.heads // problem.key.shape[1])]
+    batch, head = divmod(matrix, heads)
+    key = problem.key[batch, head // (heads // problem.key.shape[1])]
     scores = key.double() @ problem.query[batch, head, row].double()
     scores = scores * scoring.scale
     if scoring.soft_cap is not None:
         scores = torch.tanh(scores / scoring.soft_cap) * scoring.soft_cap
     if scoring.bias is not None:
-        scores = scores + look_up(scoring.bias, places).double().expand(1, 1, keys)[0, 0]
+        bias = look_up(scoring.bias, problem.places(*block)).double()
+        scores = scores + bias.expand(1, 1, keys)[0, 0]
     if scoring.change is not None:
-        scores = scoring.change(scores[None, None], places)[0, 0]
-    if problem.mask is not None:
-        visible = problem.mask.tile(places).expand(1, 1, keys)[0, 0]
-        scores = scores.masked_fill(~visible, -torch.inf)
+        scores = scoring.change(scores[None, None], problem.places(*block))[0, 0]
+    visible = problem.visible(*block)
+    if visible is not None:
+        scores = scores.masked_fill(~visible.expand(1, 1, keys)[0, 0], -torch.inf)
     if scoring.sinks is not None:
-        scores = torch.cat([scores, problem.sink_column(matrices)[0].double()])
+        scores = torch.cat([scores, scoring.sinks[head].double()[None]])
     if bool((scores == -torch.inf).all()):
         return torch.zeros_like(scores[:keys])
     return torch.softmax(scores, dim=0)[:keys]

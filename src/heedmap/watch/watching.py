@@ -257,7 +257,7 @@ class Watcher:
         Raises:
             ModelError: if nothing was captured.
         """
-        seen = {layer.name for layer in self.layers()}
+        seen = {entry.name for entry in self.entries}
         modules = dict(self.model.named_modules())
         for name in sorted(self._ran):
             module = modules.get(name)
@@ -268,7 +268,7 @@ class Watcher:
                 self._miss_unless(seen, name, reason)
         if self.entries and len(self.entries) == len(self._unwanted):
             wanted = list(self.choice.layers or ())
-            names = ", ".join(entry.layer().name or "the model" for entry in self.entries[:3])
+            names = ", ".join(entry.name or "the model" for entry in self.entries[:3])
             raise ModelError(
                 f"layers must be some of those that attend; got {wanted}, and "
                 f"{len(self.entries)} others did. The first are {names}."
