@@ -10,7 +10,8 @@ from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from heedmap import AttentionMap
-from heedmap.look.running import Layer, Run
+from heedmap.layers import Layer
+from heedmap.look.running import Run
 from heedmap.seen import Seen
 
 from ..analysis.conftest import tokens
@@ -24,7 +25,8 @@ def text_run() -> MakeRun:
 
     def make(words: Sequence[str], weights: Tensor) -> Run:
         layers = tuple(
-            Layer(f"layer.{i}", AttentionMap.from_weights(w)) for i, w in enumerate(weights)
+            Layer(f"layer.{i}", "self", 0, 1, AttentionMap.from_weights(w))
+            for i, w in enumerate(weights)
         )
         return Run("text", "the text", tokens(words), Seen(tuple), layers, "tiny", None, ())
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from heedmap import AttentionMap, Axis, Causal, Sequence
 from heedmap.analysis import figures as figures_module
 from heedmap.analysis.segments import numbers_of
+from heedmap.layers import Layer
 from heedmap.look.figures import HeadFigures, measure
-from heedmap.look.running import Layer, Run
+from heedmap.look.running import Run
 from heedmap.seen import Seen
 
 WORDS = ["<s>", "a", "rose", "is", "A", "rose", ",", "A", "</s>", ","]
@@ -80,7 +81,7 @@ def timed_run(weights: Tensor, voices: list[int]) -> Run:
     values = torch.eye(3)[torch.tensor(voices)] + 0.1 * torch.rand(
         len(voices), 3, generator=generator
     )
-    layers = (Layer("layer", AttentionMap.from_weights(weights)),)
+    layers = (Layer("layer", "self", 0, 1, AttentionMap.from_weights(weights)),)
     return Run(
         "audio", "a.wav", axis, Seen(tuple), layers, "tiny", None, (), Sequence(values, axis)
     )
@@ -141,7 +142,7 @@ def test_no_matrix_of_all_pairs_of_all_heads(forbid_dense: Any) -> None:
         "a.wav",
         axis := Axis.of_seconds((i / 50, (i + 1) / 50) for i in range(3000)),
         Seen(tuple),
-        (Layer("layer", AttentionMap.from_factors(query, query, mask=Causal())),),
+        (Layer("layer", "self", 0, 1, AttentionMap.from_factors(query, query, mask=Causal())),),
         "tiny",
         None,
         (),

@@ -12,11 +12,12 @@ from heedmap.analysis.kind_rules import REPEATED, RULES, SIMILAR, label_of
 from heedmap.analysis.segments import numbers_of
 from heedmap.axes import Axis
 from heedmap.errors import ArgumentError, ModelError
+from heedmap.layers import Layer
 from heedmap.look.choosing import Choice, check_asked, choose
 from heedmap.look.figures import measure
 from heedmap.look.folder import check_free, filled_at_once, write_summary
 from heedmap.look.pictures import draw, notes_on_pictures
-from heedmap.look.running import Layer, Progress, Run, open_source, run
+from heedmap.look.running import Progress, Run, open_source, run
 from heedmap.look.table import Row, moment_rows, query_row, token_rows
 from heedmap.media import Film, Sound, Text
 from heedmap.plot.figures import require_matplotlib

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis, Sequence
 from heedmap.errors import ArgumentError, InputError
-from heedmap.layers import Layer as SeenLayer
+from heedmap.layers import Layer
 from heedmap.media import Film, Sound, Text, open_media
 from heedmap.models.hub import load_audio_model, load_text_model
 from heedmap.models.loaded import AudioModel, Encoded, TextModel
@@ -29,14 +29,6 @@ LOUD_DECIBELS = 20.0
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """The attention of one layer: the name of its module and the weights of its heads."""
-
-    name: str
-    weights: Float[Tensor, "heads query key"]
-
-
-@dataclass(frozen=True, eq=False)
 class Run:
     """What a model looked at in one input.
 
@@ -45,7 +37,7 @@ class Run:
         name: What the input is called.
         axis: What the positions are; the same for queries and keys.
         seen: All that was seen of the model.
-        layers: Its weights, cropped to these positions.
+        layers: Its self-attention, the weights of the one sample and of these positions alone.
         model: The name of the model, or ``"none"``.
         weights_from: Licence and origin of packaged weights; None for others.
         notes: Remarks on the input and on the model.
@@ -172,10 +164,10 @@ def _plain_run(
     """Return attention with the identity as projections over plain features: one head."""
     values = sequence.values[None]
     weights = AttentionMap.from_factors(values, values, scale=1 / temperature)
-    layers = (Layer("plain features", weights),)
-    whole = SeenLayer("plain features", "self", 0, 1, weights[None], door="features")
+    whole = Layer("plain features", "self", 0, 1, weights[None], door="features")
     plain = sequence if kind != "text" else None
     seen = Seen(lambda: (whole,), model=NO_MODEL)
+    layers = (replace(whole, weights=weights),)
     return Run(kind, name, sequence.axis, seen, layers, NO_MODEL, None, notes, plain)
 
 
@@ -191,7 +183,7 @@ def _cropped(seen: Seen, model: TextModel | AudioModel, encoded: Encoded) -> tup
     """Return the self-attention of each layer, cropped to the positions that are real."""
     size, valid = encoded.positions, encoded.valid
     layers = tuple(
-        Layer(layer.name, layer.weights[0, :, :valid, :valid])
+        replace(layer, weights=layer.weights[0, :, :valid, :valid])
         for layer in seen.layers
         if tuple(layer.weights.shape[-2:]) == (size, size)
     )
