@@ -54,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _tell(f"heedmap: {_one_line(error)}")
         return WRONG_INPUT if isinstance(error, ArgumentError) else FAILED
-    # A fault of ours, whatever it is, is told in one line too.
+    # Whatever else comes is a fault of ours, of no class that could be named: people get one line
+    # and status 1, as for every failure, and --debug raises it.
     except Exception as error:
         if options.debug:
             raise

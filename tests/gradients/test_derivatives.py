@@ -1,6 +1,7 @@
 """First and second derivatives of everything that is asked, against finite differences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,7 +22,7 @@ class Setting(NamedTuple):
     mask: Mask | None = None
     kv_heads: int = HEADS
     given: tuple[str, ...] = ()
-    options: dict[str, Any] = {}  # noqa: RUF012
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 SETTINGS = {

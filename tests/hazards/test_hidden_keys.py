@@ -217,6 +217,7 @@ def test_h06_no_score_is_low_or_high_enough(way: Way, case: str) -> None:
 
 
 def test_h06_a_watched_model_in_which_a_hidden_key_wins_is_shown_as_it_is() -> None:
+    # The −1e9 is the trap itself, set by the model: heedmap has no such number.
     x = torch.full((1, 3, 4), 4e4)
     source = torch.full((1, 3, 4), -4e4)
     visible = torch.tensor([[True, True, False]])

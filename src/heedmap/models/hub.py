@@ -170,7 +170,8 @@ def _read_config(name: str, progress: Progress | None) -> Any:
             f"model must be a local folder or a name on the hub; got “{name}” "
             f"({_first_line(error)})."
         ) from error
-    # What transformers and the formats beneath it raise has no common class.
+    # A config.json that is nonsense raises whatever its reader stumbles over (KeyError, TypeError,
+    # ValueError, errors of JSON and of validation), which has no common class. All are told.
     except Exception as error:
         raise ModelError(
             f"model must be of a kind that transformers knows; got {name} ({_first_line(error)})."
@@ -193,7 +194,8 @@ def _load_weights(name: str, config: Any, kind: str) -> tuple[Any, tuple[str, ..
         raise MissingExtraError(
             error.name or "a package that this model needs", "models"
         ) from error
-    # As above: safetensors, pickle and transformers each raise their own.
+    # Weights that are broken, or do not fit, raise what safetensors, pickle or the model's own
+    # constructor raise, which has no common class. All are told.
     except Exception as error:
         if "scaled_dot_product_attention" in str(error):
             raise ModelError(
@@ -219,7 +221,7 @@ def _load_part(name: str, kind: str, what: str) -> Any:
 
     try:
         return getattr(transformers, kind).from_pretrained(_place(name), trust_remote_code=False)
-    # As above: each kind of tokenizer file raises its own.
+    # Each kind of tokenizer raises its own, the one in Rust a bare Exception. All are told.
     except Exception as error:
         raise ModelError(
             f"model must come with its {what}; got {name}, whose {what} cannot be loaded "
@@ -233,7 +235,8 @@ def _load_processor(name: str) -> Any:
 
     try:
         return AutoProcessor.from_pretrained(_place(name), trust_remote_code=False)
-    # Whatever is wrong with it, nothing that was asked for depends on it.
+    # As for its parts, one of which has been loaded by now and is used instead. Who needs what only
+    # the processor has (words need a tokenizer) says so then.
     except Exception:
         return None
 

@@ -125,7 +125,9 @@ class TensorFile:
                 folder, self.name, f"has {found.st_size} bytes where it had {self.size_bytes}"
             )
         with _opened(folder, self.name) as file:
-            header = {name: _header_of(file, name) for name in file.keys()}  # noqa: SIM118
+            # The file is no mapping: it has `keys`, and cannot be gone through itself.
+            names: list[str] = file.keys()
+            header = {name: _header_of(file, name) for name in names}
         known = {name: (CODES[dtype], shape) for name, (dtype, shape) in self.tensors.items()}
         if header != known:
             raise damaged(folder, self.name, "holds other tensors than the manifest says")

@@ -177,7 +177,8 @@ def attempt(door: str, make: Callable[[], Call]) -> Call | None:
         return make()
     except BudgetError:
         raise
-    # Whatever a model may hand to its kernel: that is no reason to stop it.
+    # A model that is watched must run on, whatever it hands to its kernel and whatever our reading
+    # of that stumbles over; the call is then listed as missed, with this error.
     except Exception as error:
         tell_missed(door, f"its arguments could not be read ({type(error).__name__}: {error})")
         return None
