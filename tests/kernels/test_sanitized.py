@@ -20,7 +20,9 @@ SETS = {"x86_64": [*library.runnable(), "x86-64"]}.get(platform.machine(), [])
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    COMPILER is None or not SETS, reason="no C++ compiler, or no kernel for this CPU"
+    COMPILER is None or not SETS,
+    reason="the test compiles the kernels itself: that takes a C++ compiler, and a CPU for which "
+    "they are written",
 )
 @pytest.mark.parametrize("name", SETS)
 def test_random_problems_are_clean(name: str, tmp_path: Path) -> None:
