@@ -1,9 +1,12 @@
-"""What all tests share: a guard against matrices that should never exist."""
+"""What tests share: a guard against matrices that should never exist, and encoded sounds."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
+import av
+import numpy as np
 import pytest
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -12,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 import heedmap
 
 ForbidDense = Callable[[int], AbstractContextManager[None]]
+WriteSound = Callable[..., Path]
 
 
 @pytest.fixture
@@ -58,3 +62,44 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+@pytest.fixture
+def write_sound(tmp_path: Path) -> WriteSound:
+    """Return a function that encodes samples [channels, samples], with a cover or a gap midway."""
+
+    def write(
+        name: str,
+        samples: np.ndarray,
+        *,
+        codec: str,
+        rate: int = 16000,
+        cover: bool = False,
+        gap_samples: int = 0,
+    ) -> Path:
+        path = tmp_path / name
+        layout = "mono" if len(samples) == 1 else "stereo"
+        kind = "mp4" if cover and path.suffix == ".m4a" else None
+        with av.open(str(path), "w", format=kind) as container:
+            stream = container.add_stream(codec, rate=rate, layout=layout)
+            if cover:
+                art = container.add_stream("mjpeg", rate=1)
+                art.width = art.height = 32
+                art.pix_fmt = "yuvj420p"
+                art.disposition = av.stream.Disposition.attached_pic
+                picture = av.VideoFrame.from_ndarray(np.full((48, 32), 90, np.uint8), "yuvj420p")
+                picture.pts = 0
+                container.mux(art.encode(picture))
+                container.mux(art.encode(None))
+            resampler = av.AudioResampler(stream.codec_context.format.name, layout, rate)
+            for start in range(0, samples.shape[1], 1024):
+                piece = np.ascontiguousarray(samples[:, start : start + 1024], np.float32)
+                frame = av.AudioFrame.from_ndarray(piece, "fltp", layout)
+                frame.rate = rate
+                frame.pts = start + (gap_samples if start >= samples.shape[1] // 2 else 0)
+                for converted in resampler.resample(frame):
+                    container.mux(stream.encode(converted))
+            container.mux(stream.encode(None))
+        return path
+
+    return write

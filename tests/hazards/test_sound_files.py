@@ -4,10 +4,8 @@ import json
 import struct
 import wave
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 import torch
@@ -210,31 +208,6 @@ def test_m12_a_stated_size_of_zero(tmp_path: Path, run: Run) -> None:
     assert "states no samples" in run("look", str(path), "--model", "none").out
 
 
-def encoded(path: Path, codec: str, cover: bool = False) -> Path:
-    """Write the tone by FFmpeg, with a picture on its cover if asked for."""
-    kind = "mp4" if cover and path.suffix == ".m4a" else None
-    with av.open(str(path), "w", format=kind) as container:
-        stream = container.add_stream(codec, rate=RATE, layout="mono")
-        if cover:
-            art = container.add_stream("mjpeg", rate=1)
-            art.width = art.height = 32
-            art.pix_fmt = "yuvj420p"
-            art.disposition = av.stream.Disposition.attached_pic
-            picture = av.VideoFrame.from_ndarray(np.full((48, 32), 90, np.uint8), "yuvj420p")
-            picture.pts = 0
-            container.mux(art.encode(picture))
-            container.mux(art.encode(None))
-        resampler = av.AudioResampler(stream.codec_context.format.name, "mono", RATE)
-        for start in range(0, len(SOUND), 1024):
-            piece = np.ascontiguousarray(SOUND[None, start : start + 1024], np.float32)
-            frame = av.AudioFrame.from_ndarray(piece, "fltp", "mono")
-            frame.rate, frame.pts, frame.time_base = RATE, start, Fraction(1, RATE)
-            for converted in resampler.resample(frame):
-                container.mux(stream.encode(converted))
-        container.mux(stream.encode(None))
-    return path
-
-
 def require_sound(path: Path, run: Run) -> None:
     sound = open_media(path)
     assert isinstance(sound, Sound), "a cover makes no film"
@@ -247,20 +220,24 @@ def require_sound(path: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(("name", "codec"), [("tone.m4a", "aac"), ("tone.mka", "flac")])
-def test_m18_what_ffmpeg_alone_reads(name: str, codec: str, tmp_path: Path, run: Run) -> None:
-    require_sound(encoded(tmp_path / name, codec), run)
+def test_m18_what_ffmpeg_alone_reads(
+    name: str, codec: str, write_sound: Callable[..., Path], run: Run
+) -> None:
+    require_sound(write_sound(name, SOUND[None], codec=codec), run)
 
 
 @pytest.mark.parametrize(("name", "codec"), [("tone.mp3", "libmp3lame"), ("tone.m4a", "aac")])
-def test_m20_a_cover_makes_no_film(name: str, codec: str, tmp_path: Path, run: Run) -> None:
-    require_sound(encoded(tmp_path / name, codec, cover=True), run)
+def test_m20_a_cover_makes_no_film(
+    name: str, codec: str, write_sound: Callable[..., Path], run: Run
+) -> None:
+    require_sound(write_sound(name, SOUND[None], codec=codec, cover=True), run)
 
 
 @pytest.mark.parametrize("package", ["av", "soundfile"])
 def test_m18_a_package_that_is_missing_is_named(
-    package: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    package: str, write_sound: Callable[..., Path], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = encoded(tmp_path / "tone.m4a", "aac")
+    path = write_sound("tone.m4a", SOUND[None], codec="aac")
     monkeypatch.setitem(__import__("sys").modules, package, None)
     done = run("look", str(path), "--model", "none")
     assert (done.status, done.out) == (1, "")
