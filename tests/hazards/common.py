@@ -4,7 +4,6 @@ Queries come from `x`, keys and values from `source`, both ``[batch, positions, 
 into two heads; nothing is projected, so that all three compute the same.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -115,26 +114,3 @@ WAYS: dict[str, Way] = {
     "watched": of_watched_model,
 }
 WAYS_OF_GRADIENTS: dict[str, Way] = WAYS | {"watched": of_model_watched_with_gradients}
-
-
-def plain_weights(
-    query: Tensor,
-    key: Tensor,
-    *,
-    visible: Tensor | None = None,
-    bias: Tensor | None = None,
-    scale: float | None = None,
-) -> Tensor:
-    """Return the plain formula in float64; rows that see nothing are 0."""
-    scores = query.detach().double() @ key.detach().double().mT
-    scores = scores * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    scores = scores if bias is None else scores + bias.detach().double()
-    scores = scores if visible is None else scores.masked_fill(~visible, -torch.inf)
-    return torch.softmax(scores, -1).nan_to_num(0)
-
-
-def require_close(found: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
-    """Compare numbers, and shapes."""
-    dense = found.to_dense() if isinstance(found, AttentionMap) else found
-    assert dense.shape == expected.shape
-    torch.testing.assert_close(dense.double(), expected.double(), atol=tolerance, rtol=0)

@@ -11,18 +11,8 @@ import heedmap
 from heedmap import AttentionMap, Causal, Documents, Padding
 from heedmap.nn import SelfAttention
 
-from .common import (
-    WAYS,
-    WAYS_OF_GRADIENTS,
-    Fused,
-    Way,
-    draw,
-    heads_of,
-    plain_layer,
-    plain_weights,
-    require_close,
-    watched,
-)
+from ..watch.dense import dense_weights, require_close
+from .common import WAYS, WAYS_OF_GRADIENTS, Fused, Way, draw, heads_of, plain_layer, watched
 
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 ways_of_gradients = pytest.mark.parametrize(
@@ -185,7 +175,7 @@ def test_h05_half_precision_mask(way: Way, dtype: torch.dtype, causal: bool) -> 
     visible = visible & torch.ones(5, 5).tril().bool() if causal else visible
     dense = weights.to_dense()
     assert bool((dense[~visible] == 0).all())
-    require_close(dense, plain_weights(heads_of(x), heads_of(x), visible=visible), 2e-3)
+    require_close(dense, dense_weights(heads_of(x), heads_of(x), visible=visible), 2e-3)
 
 
 def test_h05_a_watched_model_that_fills_with_the_least_half_number() -> None:

@@ -16,7 +16,8 @@ from heedmap import AttentionMap, Causal, Padding
 from heedmap.errors import ModelError, UnsupportedError
 from heedmap.nn import SelfAttention
 
-from .common import HEADS, draw, heads_of, plain_layer, require_close, watched
+from ..watch.dense import require_close
+from .common import HEADS, draw, heads_of, plain_layer, watched
 
 # The compiler cannot follow the run-time checks of types, so these run with those of bad input.
 compiled_code = pytest.mark.bad_input

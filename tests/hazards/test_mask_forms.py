@@ -13,17 +13,8 @@ import heedmap
 from heedmap import AttentionMap, Causal, Documents, Mask, Padding, Visible, Window
 from heedmap.errors import ArgumentError, DTypeError, ShapeError
 
-from .common import (
-    HEADS,
-    WAYS,
-    Way,
-    draw,
-    heads_of,
-    plain_layer,
-    plain_weights,
-    require_close,
-    watched,
-)
+from ..watch.dense import dense_weights, require_close
+from .common import HEADS, WAYS, Way, draw, heads_of, plain_layer, watched
 
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
@@ -65,7 +56,7 @@ def test_h07_true_is_visible_and_the_other_polarity_has_converters() -> None:
     query, key, value = factors()
     valid = LENGTHS.bool()
     table = torch.ones(4, 4, dtype=torch.bool).tril()
-    expected = plain_weights(query, key, visible=valid[:, None, None] & table)
+    expected = dense_weights(query, key, visible=valid[:, None, None] & table)
     for mask in (
         Padding(valid) & Visible(table),
         Padding.from_key_padding_mask(~valid) & Visible.from_attn_mask(~table, HEADS),
@@ -142,7 +133,7 @@ def test_h08_a_watched_model_that_adds_its_ones_and_zeros() -> None:
     query, key, value = factors()
     marks = LENGTHS[:, None, None].float()
     _, layer = watched(Direct(attn_mask=marks), query, key, value)
-    require_close(layer.weights, plain_weights(query, key, bias=marks))
+    require_close(layer.weights, dense_weights(query, key, bias=marks))
     require_close(heedmap.attention(query, key, value, bias=marks)[1], layer.weights.to_dense())
 
 
@@ -157,12 +148,12 @@ def test_h09_batch_and_heads_in_one_dimension() -> None:
     query, key, value = factors()
     table = table_of_each_head()
     folded = table.flatten(0, 1)
-    expected = plain_weights(query, key, visible=table)
+    expected = dense_weights(query, key, visible=table)
     for mask in (Visible(table), Visible.from_attn_mask(~folded, HEADS)):
         require_close(heedmap.attention(query, key, value, mask=mask)[1], expected)
     per_sample = table[:, 0]
     found = heedmap.attention(query, key, value, mask=Visible(per_sample))[1]
-    require_close(found, plain_weights(query, key, visible=per_sample[:, None]))
+    require_close(found, dense_weights(query, key, visible=per_sample[:, None]))
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -237,7 +228,7 @@ def test_h12_a_watched_model_is_shown_as_its_kernel_aligns(queries: int) -> None
     query, key, value = factors(queries=queries)
     _, layer = watched(Direct(is_causal=True), query, key, value)
     table = torch.ones(queries, 4).tril().bool()
-    require_close(layer.weights, plain_weights(query, key, visible=table))
+    require_close(layer.weights, dense_weights(query, key, visible=table))
     assert layer.output_error is not None
     assert layer.output_error < 1e-6
 
@@ -246,7 +237,7 @@ def test_h12_a_watched_model_is_shown_as_its_kernel_aligns(queries: int) -> None
 def test_h13_mask_and_causal_intersect(way: Way) -> None:
     x = draw(2, 4, 8)
     visible = LENGTHS.bool()[:, None, None] & torch.ones(4, 4).tril().bool()
-    expected = plain_weights(heads_of(x), heads_of(x), visible=visible)
+    expected = dense_weights(heads_of(x), heads_of(x), visible=visible)
     require_close(way(x, x, LENGTHS, causal=True).weights, expected)
 
 
@@ -255,7 +246,7 @@ def test_h13_a_watched_kernel_that_takes_both() -> None:
     valid = LENGTHS.bool()[:, None, None]
     model = Direct(attn_mask=valid.expand(2, 1, 4, 4), is_causal=True)
     _, layer = watched(model, query, key, key)
-    expected = plain_weights(query, key, visible=valid & torch.ones(4, 4).tril().bool())
+    expected = dense_weights(query, key, visible=valid & torch.ones(4, 4).tril().bool())
     require_close(layer.weights, expected)
     assert layer.output_error is not None
     assert layer.output_error < 1e-6
@@ -357,7 +348,7 @@ def test_h35_an_additive_mask_is_added(low: float) -> None:
     _, layer = watched(Direct(attn_mask=model_bias), query, key, value)
     for backend in ("fused", "tiles", "reference"):
         weights = heedmap.attention(query, key, value, bias=bias, backend=backend)[1]
-        expected = plain_weights(query, key, bias=bias)
+        expected = dense_weights(query, key, bias=bias)
         require_close(weights, expected)
         assert bool((weights.to_dense()[..., 1, 2] == 0).all())
         require_close(weights[..., 1:, :], layer.weights[..., 1:, :].to_dense())

@@ -15,7 +15,8 @@ import heedmap
 from heedmap.errors import ModelError, UnsupportedError
 from heedmap.nn import SelfAttention
 
-from .common import HEADS, draw, heads_of, require_close, watched
+from ..watch.dense import require_close
+from .common import HEADS, draw, heads_of, watched
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": HEADS}
 SIZES |= {"vocab_size": 20, "intermediate_size": 8, "pad_token_id": 0}

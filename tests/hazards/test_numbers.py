@@ -13,18 +13,8 @@ from heedmap import Causal, Documents, Padding
 from heedmap.errors import ArgumentError, DTypeError
 from heedmap.nn import SelfAttention
 
-from .common import (
-    HEADS,
-    WAYS,
-    Fused,
-    Way,
-    draw,
-    heads_of,
-    plain_layer,
-    plain_weights,
-    require_close,
-    watched,
-)
+from ..watch.dense import dense_weights, require_close
+from .common import HEADS, WAYS, Fused, Way, draw, heads_of, plain_layer, watched
 
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 backends = pytest.mark.parametrize("backend", ["auto", "tiles", "reference"])
@@ -61,7 +51,7 @@ def require_as_on_the_processor(device: str, dtype: torch.dtype, visible: Tensor
     """Compare one masked problem on a device, also watched, with float64 on the processor."""
     query, key = draw(2, 2, 5, 8, seed=1, dtype=dtype), draw(2, 2, 5, 8, seed=2, dtype=dtype)
     value = draw(2, 2, 5, 3, seed=3, dtype=dtype)
-    expected = plain_weights(query, key, visible=visible)
+    expected = dense_weights(query, key, visible=visible)
     there = [tensor.to(device) for tensor in (query, key, value, visible)]
     output, weights = heedmap.attention(*there[:3], mask=there[3])
     _, layer = watched(Direct(attn_mask=there[3]), *there[:3])
@@ -93,7 +83,7 @@ def test_h23_no_later_key_leaks_at_the_end_of_a_block(device: str, size: int) ->
     _, layer = watched(Direct(is_causal=True), *there)
     for found in (weights, layer.weights.to_dense().cpu()):
         assert bool((found[..., later] == 0).all())
-        require_close(found, plain_weights(query, key, visible=~later), 2e-3)
+        require_close(found, dense_weights(query, key, visible=~later), 2e-3)
 
 
 @devices
@@ -189,7 +179,7 @@ def test_h30_of_a_watched_model(shape: tuple[int, ...]) -> None:
 def test_h31_scores_are_made_in_float32(way: Way, dtype: torch.dtype, size: float) -> None:
     x, source = draw(2, 9, 8, seed=1).to(dtype) * size, draw(2, 9, 8, seed=2).to(dtype) * size
     output, weights = way(x, source)
-    expected = plain_weights(heads_of(x), heads_of(source))
+    expected = dense_weights(heads_of(x), heads_of(source))
     assert bool(torch.isfinite(output).all())
     assert weights.dtype == dtype
     # Rounded to the type of the inputs once, at the end.
@@ -211,7 +201,7 @@ def test_h32_under_autocast_types_do_not_collide() -> None:
             require_close(weights.sum(-1), torch.ones(2, HEADS, 5), 1e-2)
         output, weights = heedmap.attention(*[heads_of(x)] * 3, bias=bias)
         assert output.dtype == torch.float32
-        require_close(weights, plain_weights(heads_of(x), heads_of(x), bias=bias))
+        require_close(weights, dense_weights(heads_of(x), heads_of(x), bias=bias))
         narrow = heads_of(x).bfloat16()
         output, weights = heedmap.attention(narrow, narrow, narrow, bias=bias, mask=Padding(valid))
         assert output.dtype == torch.bfloat16
@@ -246,7 +236,7 @@ def test_h36_any_finite_scale(scale: float | None, causal: bool, backend: str) -
     query, key, value = (draw(1, 2, 5, 4, seed=seed, dtype=torch.float64) for seed in range(3))
     mask = Causal() if causal else None
     visible = torch.ones(5, 5).tril().bool() if causal else None
-    expected = plain_weights(query, key, visible=visible, scale=scale)
+    expected = dense_weights(query, key, visible=visible, scale=scale)
     options: dict[str, Any] = {"mask": mask, "scale": scale, "backend": backend}
     output, weights = heedmap.attention(query, key, value, **options)
     require_close(weights, expected, 1e-12)
@@ -285,7 +275,7 @@ def test_h48_nothing_overflows_on_the_way_to_a_narrower_type() -> None:
         factors = [query.to(dtype), key.to(dtype), key.to(dtype)]
         output, weights = heedmap.attention(*factors, bias=bias, mask=Padding(torch.ones(1, 5)))
         assert bool(torch.isfinite(output).all())
-        expected = plain_weights(*factors[:2], visible=~later)
+        expected = dense_weights(*factors[:2], visible=~later)
         require_close(weights, expected, 1e-3 if dtype == torch.float16 else 1e-6)
         assert bool(torch.isfinite(weights.log_normalizer).all())
 
@@ -295,7 +285,7 @@ def test_h48_lengths_of_queries_and_keys_are_apart() -> None:
     lengths = torch.tensor([6, 3])
     weights = heedmap.attention(query, key, key, mask=Padding.from_lengths(lengths, 6))[1]
     visible = torch.arange(6) < lengths[:, None, None, None]
-    require_close(weights, plain_weights(query, key, visible=visible))
+    require_close(weights, dense_weights(query, key, visible=visible))
     mask = Documents(
         torch.tensor([[0, 0, 0, 1], [0, 1, 1, 1]]), (torch.arange(6) >= lengths[:, None]).long()
     )

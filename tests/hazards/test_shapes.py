@@ -12,17 +12,8 @@ import heedmap
 from heedmap import AttentionMap, Causal, Documents, Padding
 from heedmap.errors import DTypeError, ShapeError
 
-from .common import (
-    HEADS,
-    WAYS,
-    Way,
-    draw,
-    heads_of,
-    plain_layer,
-    plain_weights,
-    require_close,
-    watched,
-)
+from ..watch.dense import dense_weights, require_close
+from .common import HEADS, WAYS, Way, draw, heads_of, plain_layer, watched
 
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 backends = pytest.mark.parametrize("backend", ["auto", "tiles", "reference"])
@@ -38,7 +29,7 @@ def test_h19_weights_are_unpadded_not_negative_and_normalised(
     assert weights.shape == (2, HEADS, queries, keys)
     dense = weights.to_dense()
     assert float(dense.amin()) >= 0
-    require_close(dense, plain_weights(heads_of(x), heads_of(source)))
+    require_close(dense, dense_weights(heads_of(x), heads_of(source)))
     require_close(weights.sum(-1), torch.ones(2, HEADS, queries))
 
 
@@ -188,7 +179,7 @@ def test_h24_more_keys_than_sixteen_bits_count(way: Way, queries: int) -> None:
     valid[0, -3] = 0
     output, weights = way(x, source, valid)
     visible = valid.bool()[:, None, None]
-    expected = plain_weights(heads_of(x), heads_of(source), visible=visible)
+    expected = dense_weights(heads_of(x), heads_of(source), visible=visible)
     require_close(weights, expected, 1e-8)
     require_close(output, (expected @ heads_of(source).double()).transpose(1, 2).flatten(2))
     assert torch.equal(weights.argmax(-1), expected.argmax(-1))
@@ -201,7 +192,7 @@ def test_h24_more_pairs_than_thirty_two_bits_count() -> None:
     query, key = draw(1, 2, size, 2, seed=1), draw(1, 2, size, 2, seed=2)
     weights = AttentionMap.from_factors(query, key, mask=Causal())
     rows = torch.tensor([0, 32_768, 46_341, size - 1])
-    expected = plain_weights(query[:, :, rows], key, visible=torch.arange(size) <= rows[:, None])
+    expected = dense_weights(query[:, :, rows], key, visible=torch.arange(size) <= rows[:, None])
     require_close(weights[0, 1, rows], expected[0, 1], 1e-9)
     assert weights[0, 1, -1, -1].item() == pytest.approx(expected[0, 1, -1, -1].item(), rel=1e-5)
     assert torch.equal(weights[0, 1, rows].argmax(-1), expected[0, 1].argmax(-1))
@@ -215,7 +206,7 @@ def test_h38_neighbouring_heads_share(heads: int, shared: int, backend: str) -> 
     query = draw(2, heads, 3, 4, seed=1)
     key, value = draw(2, shared, 5, 4, seed=2), draw(2, shared, 5, 6, seed=3)
     each = key.repeat_interleave(heads // shared, 1)
-    expected = plain_weights(query, each)
+    expected = dense_weights(query, each)
     output, weights = heedmap.attention(query, key, value, backend=backend)
     require_close(weights, expected)
     require_close(output, expected @ value.repeat_interleave(heads // shared, 1).double())
@@ -230,7 +221,7 @@ def test_h38_the_module() -> None:
     layer, x = SelfAttention(6, 8, num_heads=4, kv_heads=2), draw(2, 5, 6)
     query = layer.w_q(x).unflatten(-1, (4, 2)).transpose(1, 2)
     key = layer.w_k(x).unflatten(-1, (2, 2)).transpose(1, 2).repeat_interleave(2, 1)
-    require_close(layer(x)[1].detach(), plain_weights(query, key))
+    require_close(layer(x)[1].detach(), dense_weights(query, key))
 
 
 @pytest.mark.bad_input
@@ -275,7 +266,7 @@ def test_h42_a_watched_model_of_nested_tensors(lengths: tuple[int, ...]) -> None
     for number, sample in enumerate(samples):
         size = sample.shape[1]
         dense = seen[0].to_dense()[number]
-        require_close(dense[:, :size, :size], plain_weights(sample, sample))
+        require_close(dense[:, :size, :size], dense_weights(sample, sample))
         assert bool((dense[:, size:] == 0).all())
         assert bool((dense[:, :, size:] == 0).all())
 
@@ -330,6 +321,6 @@ def test_h52_every_length_up_to_seventy_with_keys_that_are_spread(way: Way) -> N
         valid = torch.ones(2, keys)
         valid[1, keys // 2 :] = 0
         output, weights = way(x, source, valid)
-        expected = plain_weights(heads_of(x), heads_of(source), visible=valid.bool()[:, None, None])
+        expected = dense_weights(heads_of(x), heads_of(source), visible=valid.bool()[:, None, None])
         require_close(weights, expected)
         require_close(output, (expected @ heads_of(source).double()).transpose(1, 2).flatten(2))

@@ -23,7 +23,8 @@ from heedmap.media import Sound
 from heedmap.models.hub import load_audio_model
 from heedmap.plot import plot_arcs, plot_atlas, plot_heatmap, plot_timeline, save_figure
 
-from .common import HEADS, draw, heads_of, require_close
+from ..watch.dense import require_close
+from .common import HEADS, draw, heads_of
 
 TRANSFORMER = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": HEADS}
 TRANSFORMER |= {"intermediate_size": 8}

@@ -24,16 +24,17 @@ def dense_weights(
     query, key = query.detach().double(), key.detach().double()
     scores = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if bias is not None:
-        scores = scores + bias.double()
+        scores = scores + bias.detach().double()
     if visible is not None:
         scores = scores.masked_fill(~visible, -torch.inf)
     return torch.softmax(scores, dim=-1).nan_to_num()
 
 
 def require_close(got: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
-    """Compare weights with those of the formula, shapes included."""
+    """Compare weights, or other numbers, with those of the formula, shapes included."""
     assert got.shape == expected.shape
-    torch.testing.assert_close(got.to_dense().double(), expected, atol=tolerance, rtol=0)
+    dense = got.to_dense().double()
+    torch.testing.assert_close(dense, expected.double(), atol=tolerance, rtol=0)
 
 
 def watch_once(model: nn.Module, *inputs: Tensor) -> Layer:
