@@ -55,9 +55,7 @@ def main() -> None:
     torch.manual_seed(0)
     found = examine()
     print(f"torch {found['torch']}, {found['threads']} threads, float32; kernel: {found['kernel']}")
-    print(
-        f"{'heads':>5} {'positions':>9} {'width':>5} {'forward':>8} {'causal':>7} {'+ backward':>10}"
-    )
+    print("heads positions width  forward  causal  + backward")
     for size in SIZES:
         heads, length, width = size
         forward, causal, both = ratios(*size)
