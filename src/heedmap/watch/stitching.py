@@ -1,6 +1,6 @@
 """The steps of a decoding put one below the other: what each query sees, in places of the whole."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,8 @@ class Step:
         keys: How many keys it had.
         parents: From which row of the step before each row goes on; None for the same.
         bias: Its scores to add.
+        carries_on: Whether the keys that are valid are those of the step before and all new ones;
+            then `stretches` do not say it again, for that would add up to steps × keys.
     """
 
     queries: int
@@ -32,6 +34,7 @@ class Step:
     keys: int
     parents: Int[Tensor, " batch"] | None = None
     bias: Tensor | None = None
+    carries_on: bool = False
 
 
 def ancestors(steps: Sequence[Step], batch: int) -> list[Int[Tensor, " batch"]]:
@@ -52,16 +55,21 @@ def mask_of_steps(steps: Sequence[Step], lines: Sequence[Tensor], sizes: Extent)
         lines: The rows of the batch that each step is read from.
         sizes: Of the whole.
     """
-    parts = [_placed(step, rows, sizes) for step, rows in zip(steps, lines, strict=True)]
-    heads = max(part.first.shape[1] for part in parts)
-    first, last = (
-        torch.cat([getattr(part, end).expand(-1, heads, -1) for part in parts], dim=2)
-        for end in ("first", "last")
-    )
-    valid = torch.stack([_valid(part) for part in parts]).any(0)
-    if any(_hides(part, valid) for part in parts):
+    ends = [_placed(step, rows, sizes) for step, rows in zip(steps, lines, strict=True)]
+    heads = max(first.shape[1] for first, _ in ends)
+    valid = ends[0][0].new_zeros((sizes.batch, sizes.keys), dtype=torch.bool)
+    for now in _valid_keys(steps, lines, sizes):
+        valid |= now
+    each = zip(ends, _valid_keys(steps, lines, sizes), strict=True)
+    if any(_hides(first, last, now, valid) for (first, last), now in each):
         # A step that hides keys between others that it sees, and that other steps see.
-        return Visible(torch.cat([_table(part, heads) for part in parts], dim=2))
+        each = zip(ends, _valid_keys(steps, lines, sizes), strict=True)
+        parts = [_table(*end, now).expand(-1, heads, -1, -1) for end, now in each]
+        return Visible(torch.cat(parts, dim=2))
+    first, last = (
+        torch.cat([part.expand(-1, heads, -1) for part in side], dim=2)
+        for side in zip(*ends, strict=True)
+    )
     return simplest(Spans(first, last, valid), sizes)
 
 
@@ -81,39 +89,48 @@ def bias_of_steps(steps: Sequence[Step], lines: Sequence[Tensor], sizes: Extent)
     return torch.cat(parts, dim=2)
 
 
-def _placed(step: Step, rows: Tensor, sizes: Extent) -> Stretches:
-    """Return what a step sees, in places of the whole, for these rows of the batch."""
+def _placed(step: Step, rows: Tensor, sizes: Extent) -> tuple[Tensor, Tensor]:
+    """Return the ends of what a step sees, in places of the whole, for these rows of the batch."""
     assert step.stretches is not None
-    first, last, valid = step.stretches
     first, last = (
-        _of(ends, rows).expand(sizes.batch, -1, step.queries) + step.base for ends in (first, last)
+        _of(ends, rows).expand(sizes.batch, -1, step.queries) + step.base
+        for ends in (step.stretches.first, step.stretches.last)
     )
-    keys = min(step.keys, sizes.keys - step.base)
-    if valid is None:
-        valid = first.new_ones((1, keys), dtype=torch.bool)
-    valid = _of(valid, rows)[:, :keys].expand(sizes.batch, -1)
-    return Stretches(first, last, F.pad(valid, (step.base, sizes.keys - step.base - keys)))
+    return first, last
 
 
-def _valid(part: Stretches) -> Bool[Tensor, "batch key"]:
-    assert part.valid is not None
-    return part.valid
+def _valid_keys(
+    steps: Sequence[Step], lines: Sequence[Tensor], sizes: Extent
+) -> Iterator[Bool[Tensor, "batch key"]]:
+    """Yield which keys are valid for each step; the same tensor, until one says anew."""
+    now, end = torch.zeros(0), 0
+    for step, rows in zip(steps, lines, strict=True):
+        assert step.stretches is not None
+        stop, valid = min(step.base + step.keys, sizes.keys), step.stretches.valid
+        if step.carries_on:
+            now[:, end:stop] = True
+        else:
+            device = step.stretches.first.device
+            now = torch.zeros((sizes.batch, sizes.keys), dtype=torch.bool, device=device)
+            own = True if valid is None else _of(valid, rows)[:, : stop - step.base]
+            now[:, step.base : stop] = own
+        end = stop
+        yield now
 
 
-def _hides(part: Stretches, valid: Bool[Tensor, "batch key"]) -> bool:
+def _hides(first: Tensor, last: Tensor, now: Tensor, valid: Tensor) -> bool:
     """Whether a key lies in the stretches of a step that is valid in the whole and not in it."""
-    if not part.first.numel():
+    if not first.numel():
         return False
     numbers = torch.arange(valid.shape[1], device=valid.device)
-    first, last = part.first.amin((1, 2))[:, None], part.last.amax((1, 2))[:, None]
-    return bool((valid & ~_valid(part) & (numbers >= first) & (numbers <= last)).any())
+    first, last = first.amin((1, 2))[:, None], last.amax((1, 2))[:, None]
+    return bool((valid & ~now & (numbers >= first) & (numbers <= last)).any())
 
 
-def _table(part: Stretches, heads: int) -> Bool[Tensor, "batch heads query key"]:
-    valid = _valid(part)
-    numbers = torch.arange(valid.shape[1], device=valid.device)
-    seen = (numbers >= part.first[..., None]) & (numbers <= part.last[..., None])
-    return (seen & valid[:, None, None]).expand(-1, heads, -1, -1)
+def _table(first: Tensor, last: Tensor, now: Tensor) -> Bool[Tensor, "batch heads query key"]:
+    numbers = torch.arange(now.shape[1], device=now.device)
+    seen = (numbers >= first[..., None]) & (numbers <= last[..., None])
+    return seen & now[:, None, None]
 
 
 def _of(tensor: Tensor, rows: Tensor) -> Tensor:

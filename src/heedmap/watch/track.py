@@ -43,6 +43,9 @@ class Track:
         # A cache of fixed size has slots behind that are not written yet.
         self.written = extent.keys if stretches is None else stretches.written(extent.keys)
         self.first_query = first_query(call)
+        # Which keys are valid for the latest step, which begin at which key of the track.
+        self.valid: Tensor | None = None if stretches is None else stretches.valid
+        self.valid_base = 0
         self.steps = [Step(extent.queries, 0, stretches, self.written, bias=call.bias)]
         self.error: float | None = None
         self._made: tuple[int, AttentionMap] | None = None
@@ -103,7 +106,8 @@ class Track:
             return None
         if not torch.equal(call.key, self.key.tensor):
             return None
-        return Step(extent.queries, 0, stretches, extent.keys, parents, call.bias)
+        step = Step(extent.queries, 0, stretches, extent.keys, parents, call.bias)
+        return self._carrying_on(step, extent.keys, None)
 
     def _longer_keys(
         self, call: Call, extent: Extent, stretches: Stretches, norms: Tensor | None
@@ -132,7 +136,30 @@ class Track:
                 self.norms.reorder(rows)
             self.norms.append(norms[:, :, known:written, None])
         self.written = self.key.length
-        return Step(extent.queries, base, stretches, written, rows, call.bias)
+        step = Step(extent.queries, base, stretches, written, rows, call.bias)
+        return self._carrying_on(step, known, rows)
+
+    def _carrying_on(self, step: Step, known: int, rows: Tensor | None) -> Step:
+        """Return a step that does not say again which keys are valid, where it need not.
+
+        Args:
+            step: The step.
+            known: How many of its keys the step before had.
+            rows: From which rows of the step before its rows go on; None for the same.
+        """
+        assert step.stretches is not None
+        now, before = step.stretches.valid, self.valid
+        if before is not None and rows is not None and len(before) > 1:
+            before = before[rows]
+        start, self.valid, self.valid_base = step.base - self.valid_base, now, step.base
+        old = True if before is None else before[:, start : start + known]
+        if now is None:
+            same = old is True or bool(old.all())
+        else:
+            same = bool((now[:, :known] == old).all() and now[:, known : step.keys].all())
+        if not same:
+            return step
+        return replace(step, stretches=step.stretches._replace(valid=None), carries_on=True)
 
     def layer(self) -> Layer:
         """Return what is known by now, the steps as one map."""
@@ -161,7 +188,7 @@ class Track:
         query = self.query.tensor[:, :, -step.queries :]
         key = self.key.tensor[:, :, step.base :][:, :, : step.keys]
         # A cache has room for keys that are not there yet.
-        keys, (first, last, valid) = key.shape[2], step.stretches
+        keys, (first, last, _), valid = key.shape[2], step.stretches, self.valid
         bias = None if step.bias is None else step.bias[..., :keys]
         call = replace(self.form, query=query, key=key, bias=bias)
         valid = None if valid is None else valid[:, :keys]
