@@ -5,6 +5,7 @@ padding, tables; additive bias, sinks, grouped heads. What it does not take goes
 """
 
 import ctypes
+import os
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +22,8 @@ from heedmap.kernels.native.library import Problem as Given
 from heedmap.kernels.native.library import Statistics, load
 from heedmap.kernels.native.spans import Hidden, hidden_of, is_simple
 from heedmap.problem import Problem, all_finite
+
+_FIRST_PROCESS = os.getpid()
 
 
 def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"] | None) -> bool:
@@ -173,7 +176,7 @@ class _Given:
             form.value_strides[:] = value.stride()[:3]
         form.batch, form.heads, form.kv_heads = batch, heads, key.shape[1]
         form.queries, form.keys, form.width = queries, keys, query.shape[-1]
-        form.scale, form.threads = problem.scoring.scale, torch.get_num_threads()
+        form.scale, form.threads = problem.scoring.scale, _threads()
         _hide(form, hidden)
         if bias is not None:
             form.bias, form.bias_strides[:] = bias.data_ptr(), _broadcast(bias)
@@ -200,6 +203,14 @@ def _broadcast(tensor: Tensor) -> tuple[int, ...]:
 def _fit(tensor: Tensor) -> Tensor:
     tensor = tensor.detach().float()
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+
+
+def _threads() -> int:
+    """Return PyTorch's number of threads, and 1 in a process forked from the one that began.
+
+    OpenMP's threads stay behind at a fork, and GNU's runtime would wait for them for ever.
+    """
+    return torch.get_num_threads() if os.getpid() == _FIRST_PROCESS else 1
 
 
 def _run(name: str, *arguments: int) -> None:
