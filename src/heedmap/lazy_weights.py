@@ -17,7 +17,7 @@ from heedmap.errors import UnsupportedError
 from heedmap.kernels import differentiable, tiles
 from heedmap.lazy import LazyMatrix, Selection, Transpose
 from heedmap.lazy_algebra import Join
-from heedmap.places import Index, pick
+from heedmap.places import Index, as_numbers, pick
 from heedmap.problem import Problem
 
 FAR = 64.0
@@ -144,6 +144,7 @@ class LogNormalizer:
         self.problem = problem
         self.known = known
         self.trace = trace
+        self.some: Tensor | None = None
         self.asked = 0
         self.far: bool | None = None
         self.fine: Problem | None = None
@@ -169,15 +170,34 @@ class LogNormalizer:
     def rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"]:
         """Return the log-normaliser of some rows.
 
-        Where none is known, only these are computed; but who has asked for a quarter of them this
-        way gets all.
+        Where they are not known, only these are computed, and kept; but who has asked for a quarter
+        of all this way gets all.
         """
         if self.known is None and not self._needs_gradient():
-            batch, heads, queries, _ = self.problem.extent
-            self.asked += len(matrices) * len(rows)
-            if 4 * self.asked < batch * heads * queries:
-                return tiles.log_normalizer(self.problem, matrices, rows)
+            found = self._some_rows(matrices, rows)
+            if found is not None:
+                return found
         return pick(pick(self.whole().flatten(0, 1), matrices, 0), rows, 1)
+
+    def _some_rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"] | None:
+        """Return the log-normaliser of some rows, each computed once; None for too many."""
+        batch, heads, queries, _ = self.problem.extent
+        shape, device = (batch * heads, queries), self.problem.query.device
+        with torch.inference_mode(False), torch.no_grad():
+            if self.some is None:
+                self.some = torch.full(
+                    shape, torch.nan, dtype=self.problem.compute_dtype, device=device
+                )
+            found = pick(pick(self.some, matrices, 0), rows, 1)
+            lacking = int(found.isnan().sum())
+            if not lacking:
+                return found
+            self.asked += lacking
+            if 4 * self.asked >= batch * heads * queries:
+                return None
+            found = tiles.log_normalizer(self.problem, matrices, rows)
+            self.some[as_numbers(matrices, device)[:, None], as_numbers(rows, device)] = found
+        return found
 
     def reading(self, matrices: Index, rows: Index) -> Reading:
         """Return the problem and the log-normaliser with as many digits as these rows need.

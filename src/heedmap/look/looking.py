@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from heedmap.analysis.figures import HeadFigures
-from heedmap.analysis.kind_rules import REPEATED, RULES, SIMILAR, label_of
+from heedmap.analysis.kind_rules import REPEATED, RULES, SIMILAR
 from heedmap.analysis.segments import numbers_of
 from heedmap.axes import Axis
-from heedmap.errors import ArgumentError, ModelError
+from heedmap.errors import ArgumentError
 from heedmap.layers import Layer
-from heedmap.look.choosing import Choice, check_asked, choose
-from heedmap.look.figures import measure
+from heedmap.look.choosing import Choice, check_asked
 from heedmap.look.folder import check_free, filled_at_once, write_summary
+from heedmap.look.naming import name_heads
 from heedmap.look.pictures import draw, notes_on_pictures
 from heedmap.look.running import Progress, Run, open_source, run
 from heedmap.look.table import Row, moment_rows, query_row, token_rows
@@ -161,14 +161,10 @@ def look(
     check_asked(made, layer, head)
     location = made.axis.locate(query) if query is not None else None
     positions = location.positions if location else ()
-    count = sum(part.weights.shape[0] for part in made.layers)
-    progress(f"Measuring {_many(count, 'head')} over {_many(len(made.axis), 'position')} …")
-    heads = measure(made)
-    _check_numbers(made, heads)
-    choice = choose(made, heads, layer=layer, head=head, query=positions)
-    labels = _labels(made, heads)
+    named = name_heads(made, layer=layer, head=head, query=positions, progress=progress)
+    choice = named.choice
     notes = [*made.notes, *([location.note] if location and location.note else [])]
-    notes += _captions(made, labels[choice.layer][choice.head])
+    notes += _captions(made, named.labels[choice.layer][choice.head])
     seen = Look(
         kind=made.kind,
         name=made.name,
@@ -176,8 +172,8 @@ def look(
         weights_from=made.weights_from,
         axis=made.axis,
         layers=made.layers,
-        heads=tuple(heads),
-        labels=labels,
+        heads=named.heads,
+        labels=named.labels,
         chosen=choice,
         query=positions,
         question=query,
@@ -223,23 +219,6 @@ def _written(
     return seen
 
 
-def _check_numbers(made: Run, heads: Sequence[HeadFigures]) -> None:
-    broken = [figures for figures in heads if not math.isfinite(figures.entropy_nats)]
-    if broken:
-        first = f"layer {broken[0].layer}, head {broken[0].head}"
-        raise ModelError(
-            f"model must attend with finite weights; got {made.model}, whose {first} gives NaN. "
-            "Its file may be damaged, or its number type too narrow."
-        )
-
-
-def _labels(made: Run, heads: Sequence[HeadFigures]) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        tuple(label_of(f, made.axis.kind) for f in heads if f.layer == layer)
-        for layer in range(len(made.layers))
-    )
-
-
 def _rows(made: Run, choice: Choice, query: Sequence[int]) -> tuple[Row, ...]:
     weights = made.layers[choice.layer].weights[choice.head]
     if made.plain is None:
@@ -277,7 +256,3 @@ def _captions(made: Run, label: str) -> list[str]:
 
 def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
     return {k: round(v, 5) if isinstance(v, float) else v for k, v in figures.items()}
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

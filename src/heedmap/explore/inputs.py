@@ -1,0 +1,114 @@
+"""From what a person gives, a recording or an input for a model, to a scene."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from heedmap.explore.opening import media_of, scene_of_seen
+from heedmap.explore.scene import Scene, SceneLayer
+from heedmap.look.choosing import check_asked
+from heedmap.look.naming import name_heads
+from heedmap.look.running import Progress, Run, run
+from heedmap.media import Film, Sound, Text
+from heedmap.recording import open as open_recording
+
+MANY_CELLS = 10**8
+"""From this many weights in all, heads get no names: measuring them would take longer than a page
+should need to open."""
+
+
+def scene_of_recording(folder: Path, *, media: Path | None, question: str | None) -> Scene:
+    """Return the scene of a folder that `heedmap.Seen.save` wrote.
+
+    Args:
+        folder: The recording.
+        media: The sound, film or text that it is about.
+        question: The position to begin with, as `heedmap.axes.Axis.locate` takes it.
+
+    Raises:
+        InputError: if the folder is no whole recording, or the question or the media do not fit.
+        ArgumentError: if no layer of it was kept as a map.
+    """
+    seen = open_recording(folder)
+    scene = scene_of_seen(seen, media=media, name=folder.resolve().name)
+    return _asking(scene, question)
+
+
+def scene_of_input(
+    media: Text | Sound | Film,
+    path: Path | None,
+    *,
+    model: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    question: str | None = None,
+    start_seconds: float = 0.0,
+    progress: Progress = lambda _: None,
+) -> Scene:
+    """Return what a model looks at in a text, a sound or a film.
+
+    Args:
+        media: The input, opened.
+        path: Its file; None for words.
+        model: As for `heedmap.look.look`.
+        layer: The layer to begin with.
+        head: The head to begin with.
+        question: The position to begin with, such as ``他#2`` or ``12.5s``.
+        start_seconds: For a sound, where to begin.
+        progress: Called with a line of text before something slow begins.
+
+    Raises:
+        InputError: for an input or a question that cannot be used.
+        ArgumentError: for a layer, head, model or start that does not fit the input.
+    """
+    made = run(media, model=model, start_seconds=start_seconds, progress=progress)
+    check_asked(made, layer, head)
+    location = made.axis.locate(question) if question is not None else None
+    positions = location.positions if location else ()
+    names, chosen = _heads(made, layer, head, positions, progress)
+    layers = tuple(
+        SceneLayer(
+            part.name,
+            part.kind,
+            part.weights,
+            0,
+            0,
+            tuple(str(number) for number in range(part.weights.shape[0])),
+            labels,
+        )
+        for part, labels in zip(made.layers, names, strict=True)
+    )
+    axes = (made.axis,)
+    return Scene(
+        made.name,
+        layers,
+        axes,
+        made.model,
+        media_of(None if isinstance(media, Text) else path, axes),
+        chosen,
+        positions[0] if positions else None,
+        (*made.notes, *([location.note] if location and location.note else [])),
+    )
+
+
+def _heads(
+    made: Run,
+    layer: int | None,
+    head: int | None,
+    positions: tuple[int, ...],
+    progress: Progress,
+) -> tuple[tuple[tuple[str, ...], ...], tuple[int, int]]:
+    """Return what each head does, and the layer and head to begin with."""
+    cells = sum(part.weights.numel() for part in made.layers)
+    if cells > MANY_CELLS or len(made.axis) == 0:
+        unnamed = tuple(("",) * part.weights.shape[0] for part in made.layers)
+        return unnamed, (layer or 0, head or 0)
+    named = name_heads(made, layer=layer, head=head, query=positions, progress=progress)
+    return named.labels, (named.choice.layer, named.choice.head)
+
+
+def _asking(scene: Scene, question: str | None) -> Scene:
+    """Return the scene with the position that a question means."""
+    if question is None:
+        return scene
+    axis = scene.axes[scene.layers[0].query_axis]
+    return replace(scene, query=axis.locate(question).positions[0])
