@@ -1,0 +1,106 @@
+/** Knows whether anything is under way: requests, waits before requests, frames to be drawn. */
+
+export class Activity {
+  #count = 0;
+  /** @type {(() => void)[]} */
+  #waiting = [];
+
+  /**
+   * Count `work` as under way until it has ended.
+   *
+   * @template T
+   * @param {Promise<T>} work
+   * @returns {Promise<T>}
+   */
+  async during(work) {
+    const end = this.begin();
+    try {
+      return await work;
+    } finally {
+      end();
+    }
+  }
+
+  /** Say that something has begun; the function that comes back says that it has ended. */
+  begin() {
+    this.#count += 1;
+    let ended = false;
+    return () => {
+      if (!ended) {
+        ended = true;
+        this.#count -= 1;
+        this.#tell();
+      }
+    };
+  }
+
+  /** Resolve when nothing has been under way for two frames. */
+  async whenQuiet() {
+    for (let still = 0; still < 2; ) {
+      if (this.#count > 0) {
+        still = 0;
+        await new Promise((resolve) => this.#waiting.push(() => resolve(null)));
+      } else {
+        still += 1;
+        await new Promise((resolve) => setTimeout(resolve, 17));
+      }
+    }
+  }
+
+  #tell() {
+    if (this.#count === 0) {
+      for (const resolve of this.#waiting.splice(0)) {
+        resolve();
+      }
+    }
+  }
+}
+
+/**
+ * Return a function that runs `work` a moment after its last call, and aborts the run before.
+ *
+ * What a view asks for while it moves is asked once, when it rests.
+ *
+ * @template {any[]} Inputs
+ * @param {Activity} activity
+ * @param {number} delayMs
+ * @param {(signal: AbortSignal, ...inputs: Inputs) => Promise<void> | void} work
+ * @returns {(...inputs: Inputs) => void}
+ */
+export function latest(activity, delayMs, work) {
+  /** @type {AbortController | null} */
+  let running = null;
+  let cancel = () => {};
+  return (...inputs) => {
+    cancel();
+    running?.abort();
+    const controller = (running = new AbortController());
+    const end = activity.begin();
+    const timer = setTimeout(async () => {
+      try {
+        await work(controller.signal, ...inputs);
+      } catch (error) {
+        throwUnlessExpected(error, controller.signal);
+      } finally {
+        end();
+      }
+    }, delayMs);
+    cancel = () => {
+      clearTimeout(timer);
+      end();
+    };
+  };
+}
+
+/**
+ * Throw an error again, unless the work was aborted or the banner has said what is wrong.
+ *
+ * @param {unknown} error
+ * @param {AbortSignal} [signal]
+ */
+export function throwUnlessExpected(error, signal) {
+  const told = error instanceof Error && "trouble" in error;
+  if (!signal?.aborted && !told) {
+    throw error;
+  }
+}

@@ -1,0 +1,86 @@
+/** Talk with the program over HTTP; the cookie of `/open` says who asks. */
+
+import { BatchReader } from "./protocol.js";
+import { TransportError } from "./transport.js";
+
+/**
+ * Return the transport for a page that the program itself serves.
+ *
+ * @returns {import("./transport.js").Transport}
+ */
+export function httpTransport() {
+  return {
+    json: async (path, signal) => (await ask(`/${path}`, { signal })).json(),
+    bytes: async (path, signal) => (await ask(`/${path}`, { signal })).arrayBuffer(),
+    tiles: askTiles,
+    mediaUrl: async (name) => `/media/${encodeURIComponent(name)}`,
+  };
+}
+
+/**
+ * @param {import("./transport.js").TileName[]} names
+ * @param {(place: number, bytes: ArrayBuffer) => void} onTile
+ * @param {AbortSignal} [signal]
+ */
+async function askTiles(names, onTile, signal) {
+  const response = await ask("/tiles", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ tiles: names }),
+    signal,
+  });
+  if (!response.body) {
+    throw new TransportError("gone");
+  }
+  const batch = new BatchReader(onTile);
+  const stream = response.body.getReader();
+  for (;;) {
+    const { done, value } = await unlessGone(stream.read(), signal);
+    if (done) {
+      break;
+    }
+    batch.push(value);
+  }
+  if (batch.count < names.length) {
+    throw new TransportError("gone");
+  }
+}
+
+/**
+ * @param {string} path
+ * @param {RequestInit} how
+ * @returns {Promise<Response>}
+ */
+async function ask(path, how) {
+  const response = await unlessGone(
+    fetch(path, { credentials: "same-origin", ...how }),
+    how.signal ?? undefined,
+  );
+  if (response.ok) {
+    return response;
+  }
+  const said = await response
+    .json()
+    .then((answer) => String(answer.error ?? ""))
+    .catch(() => "");
+  const wait = Number(response.headers.get("Retry-After"));
+  /** @type {Record<number, import("./transport.js").Trouble>} */
+  const troubles = { 401: "unauthorised", 404: "missing", 429: "busy", 503: "busy" };
+  throw new TransportError(troubles[response.status] ?? "refused", said, wait || undefined);
+}
+
+/**
+ * Turn the browser's own network error into ours; what was aborted stays what it is.
+ *
+ * @template T
+ * @param {Promise<T>} answer
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<T>}
+ */
+async function unlessGone(answer, signal) {
+  try {
+    return await answer;
+  } catch (error) {
+    throw signal?.aborted ? error : new TransportError("gone");
+  }
+}
