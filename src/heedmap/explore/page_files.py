@@ -1,0 +1,70 @@
+"""The files of the page, read once, so that no request ever reaches the file system."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "page"
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+}
+"""Not the operating system's tables: some of them call JavaScript plain text."""
+
+
+@dataclass(frozen=True)
+class PageFile:
+    """One file of the page.
+
+    Attributes:
+        content: What is in it.
+        content_type: Its type for browsers.
+        etag: What tells this content from any other.
+    """
+
+    content: bytes
+    content_type: str
+    etag: str
+
+
+def page_files(folder: Path = PAGE) -> dict[str, PageFile]:
+    """Return every file in a folder and the folders in it, by its path from there.
+
+    Example:
+        >>> page_files(Path("nowhere"))
+        {}
+    """
+    return {
+        path.relative_to(folder).as_posix(): _page_file(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _page_file(path: Path) -> PageFile:
+    content = path.read_bytes()
+    return PageFile(
+        content,
+        _TYPES.get(path.suffix, "application/octet-stream"),
+        f'"{hashlib.sha256(content).hexdigest()[:32]}"',
+    )
+
+
+def is_known(etag: str, if_none_match: str) -> bool:
+    """Return whether a client has a file already.
+
+    Args:
+        etag: That of the file.
+        if_none_match: What the client says that it has.
+
+    Example:
+        >>> is_known('"a"', 'W/"a", "b"'), is_known('"a"', '"b"')
+        (True, False)
+    """
+    known = [entry.strip().removeprefix("W/") for entry in if_none_match.split(",")]
+    return etag in known or "*" in known
