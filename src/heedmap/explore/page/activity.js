@@ -93,6 +93,36 @@ export function latest(activity, delayMs, work) {
 }
 
 /**
+ * Return a function that runs `work` soon after its first call, with the inputs of its last one.
+ *
+ * So what moves on and on is still followed, at most once in a while.
+ *
+ * @template {any[]} Inputs
+ * @param {Activity} activity
+ * @param {number} delayMs
+ * @param {(...inputs: Inputs) => void} work
+ * @returns {(...inputs: Inputs) => void}
+ */
+export function nowAndThen(activity, delayMs, work) {
+  /** @type {Inputs | null} */
+  let newest = null;
+  return (...inputs) => {
+    const waiting = newest !== null;
+    newest = inputs;
+    if (waiting) {
+      return;
+    }
+    const end = activity.begin();
+    setTimeout(() => {
+      const last = /** @type {Inputs} */ (newest);
+      newest = null;
+      work(...last);
+      end();
+    }, delayMs);
+  };
+}
+
+/**
  * Throw an error again, unless the work was aborted or the banner has said what is wrong.
  *
  * @param {unknown} error

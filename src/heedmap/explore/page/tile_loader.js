@@ -2,7 +2,7 @@
 
 import { readTile } from "./protocol.js";
 import { nameOf, TileCache } from "./tile_cache.js";
-import { latest, throwUnlessExpected } from "./activity.js";
+import { nowAndThen, throwUnlessExpected } from "./activity.js";
 
 /** @typedef {{layer: number, head: number, statistic: string}} MapName */
 /** @typedef {{zoom: number, x: number, y: number}} TilePlace */
@@ -27,7 +27,10 @@ export class TileLoader {
   constructor(page, onTile) {
     this.#page = page;
     this.#onTile = onTile;
-    this.#ask = latest(page.activity, 30, (_, map, places) => this.#update(map, places));
+    /** @type {(map: MapName, places: TilePlace[]) => void} */
+    this.#ask = nowAndThen(page.activity, 40, (map, places) =>
+      this.#update(map, places),
+    );
   }
 
   /**

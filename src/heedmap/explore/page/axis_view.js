@@ -1,0 +1,164 @@
+/** The two sides of the map with their ticks, and the chosen query and key named on them. */
+
+import { areNamed, ticksOf } from "./axis_ticks.js";
+import { make } from "./dom.js";
+import { cleared, fitted } from "./surface.js";
+
+/** @typedef {import("./frame.js").Frame} Frame */
+/** @typedef {import("./surface.js").Inks} Inks */
+/** @typedef {{width: number, height: number}} Room */
+
+const NARROW = 560;
+
+export class AxisView {
+  queries = make("canvas", { class: "hm-axis hm-axis-queries", "aria-hidden": "true" });
+  keys = make("canvas", { class: "hm-axis hm-axis-keys", "aria-hidden": "true" });
+  #page;
+
+  /** @param {import("./page.js").Page} page */
+  constructor(page) {
+    this.#page = page;
+    page.stage.element.append(this.queries, this.keys);
+    page.stage.onDraw((frame, inks) => this.#draw(frame, inks));
+    page.store.on(["layer"], () => this.makeRoom());
+    this.makeRoom();
+  }
+
+  /** Give tokens more room than numbers and times. */
+  makeRoom() {
+    const { stage, queries, keys } = this.#page;
+    const narrow = this.#page.root.clientWidth < NARROW;
+    const across = queries.kind === "token" ? (narrow ? 76 : 104) : narrow ? 52 : 68;
+    stage.element.style.setProperty("--queries-width", `${across}px`);
+    stage.element.style.setProperty("--keys-height", keys.kind === "token" ? "92px" : "44px");
+  }
+
+  /**
+   * @param {Frame} frame
+   * @param {Inks} inks
+   */
+  #draw(frame, inks) {
+    this.#drawQueries(frame, inks);
+    this.#drawKeys(frame, inks);
+  }
+
+  /**
+   * @param {Frame} frame
+   * @param {Inks} inks
+   */
+  #drawQueries(frame, inks) {
+    const width = this.queries.clientWidth;
+    const context = cleared(this.queries, width, frame.height);
+    context.font = `12px ${inks.font}`;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    const { queries, state, words } = this.#page;
+    const shown = frame.visible.rows;
+    for (const { at, text } of ticksOf(queries, shown, frame.down, 44)) {
+      const top = frame.top(at);
+      if (top < -1 || top > frame.height + 1) {
+        continue;
+      }
+      context.fillStyle = inks.line;
+      context.fillRect(width - 5, Math.round(top), 5, 1);
+      context.fillStyle = inks.text;
+      const inside = Math.min(frame.height - 7, Math.max(7, top));
+      context.fillText(fitted(context, text, width - 24), width - 8, inside);
+    }
+    context.save();
+    context.translate(8, frame.height / 2);
+    context.rotate(-Math.PI / 2);
+    context.textAlign = "center";
+    context.fillStyle = inks.faint;
+    context.fillText(words.say("query"), 0, 0);
+    context.restore();
+    if (state.query !== null) {
+      const top = Math.min(frame.height - 10, Math.max(10, frame.top(state.query + 0.5)));
+      const name = nameFor(queries, state.query, areNamed(queries, frame.down));
+      const text = fitted(context, name, width - 12);
+      const wide = context.measureText(text).width + 10;
+      pill(context, width - wide - 1, top - 9, wide, inks.query);
+      context.fillStyle = inks.onAccent;
+      context.fillText(text, width - 6, top + 0.5);
+    }
+  }
+
+  /**
+   * @param {Frame} frame
+   * @param {Inks} inks
+   */
+  #drawKeys(frame, inks) {
+    const height = this.keys.clientHeight;
+    const context = cleared(this.keys, frame.width, height);
+    context.font = `12px ${inks.font}`;
+    context.textBaseline = "middle";
+    const { keys, state, words } = this.#page;
+    const named = areNamed(keys, frame.across);
+    for (const { at, text } of ticksOf(keys, frame.visible.columns, frame.across, 72)) {
+      const left = frame.left(at);
+      if (left < -1 || left > frame.width + 1) {
+        continue;
+      }
+      context.fillStyle = inks.line;
+      context.fillRect(Math.round(left), 0, 1, 5);
+      context.fillStyle = inks.text;
+      if (named) {
+        drawUpright(context, fitted(context, text, height - 28), left);
+      } else {
+        const half = context.measureText(text).width / 2;
+        context.textAlign = "center";
+        context.fillText(text, Math.min(frame.width - half, Math.max(half, left)), 14);
+      }
+    }
+    context.textAlign = "center";
+    context.fillStyle = inks.faint;
+    context.fillText(words.say("key"), frame.width / 2, height - 9);
+    if (state.key !== null) {
+      const text = fitted(context, nameFor(keys, state.key, named), 180);
+      const wide = context.measureText(text).width + 10;
+      const middle = frame.left(state.key + 0.5);
+      const left = Math.min(frame.width - wide, Math.max(0, middle - wide / 2));
+      pill(context, left, 4, wide, inks.key);
+      context.fillStyle = inks.onAccent;
+      context.textAlign = "left";
+      context.fillText(text, left + 5, 13.5);
+    }
+  }
+}
+
+/**
+ * @param {import("./places.js").Places} places
+ * @param {number} position
+ * @param {boolean} named
+ */
+function nameFor(places, position, named) {
+  return named ? places.label(position) : places.name(position);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} left
+ */
+function drawUpright(context, text, left) {
+  context.save();
+  context.translate(left, 8);
+  context.rotate(-Math.PI / 2);
+  context.textAlign = "right";
+  context.fillText(text, 0, 0);
+  context.restore();
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} left
+ * @param {number} top
+ * @param {number} width
+ * @param {string} ink
+ */
+function pill(context, left, top, width, ink) {
+  context.fillStyle = ink;
+  context.beginPath();
+  context.roundRect(left, top, width, 18, 4);
+  context.fill();
+}

@@ -1,0 +1,132 @@
+/** Beside the map: what the chosen query looks at, and who looks at the chosen key. */
+
+import { latest } from "./activity.js";
+import { make } from "./dom.js";
+import { css } from "./colours.js";
+import { cleared } from "./surface.js";
+import { placeOn, writeWeight } from "./scale.js";
+
+/** @typedef {{first: number, stop: number, values: (number | null)[]}} Line the values of a stretch */
+
+/** One strip: along the keys above the map, or along the queries at its side. */
+export class Strip {
+  canvas = make("canvas", { "aria-hidden": "true" });
+  #page;
+  #side;
+  /** @type {Line | null} */
+  #line = null;
+  #asked = "";
+  #ask;
+
+  /**
+   * @param {import("./page.js").Page} page
+   * @param {"row" | "column"} side of the chosen query, or of the chosen key
+   */
+  constructor(page, side) {
+    this.#page = page;
+    this.#side = side;
+    this.canvas.className = `hm-strip hm-strip-${side}`;
+    page.stage.element.append(this.canvas);
+    page.stage.onDraw((frame, inks) => this.#draw(frame, inks));
+    this.#ask = latest(page.activity, 90, (signal) => this.#fetch(signal));
+  }
+
+  get #chosen() {
+    return this.#side === "row" ? this.#page.state.query : this.#page.state.key;
+  }
+
+  /** @param {AbortSignal} signal */
+  async #fetch(signal) {
+    const { frame } = this.#page.stage;
+    const row = this.#side === "row";
+    const [first, stop] = row ? frame.visible.columns : frame.visible.rows;
+    const pixels = Math.max(1, Math.round(row ? frame.width : frame.height));
+    const bins = Math.min(pixels, stop - first);
+    if (this.#chosen === null || bins < 1) {
+      return;
+    }
+    const path = `${row ? "rows" : "columns"}/${this.#page.path}/${this.#chosen}`;
+    const answer = await this.#page.transport.json(
+      `${path}?first=${first}&stop=${stop}&bins=${bins}`,
+      signal,
+    );
+    this.#line = { first, stop, values: answer.values };
+    this.#page.stage.redraw();
+  }
+
+  /**
+   * @param {import("./frame.js").Frame} frame
+   * @param {import("./surface.js").Inks} inks
+   */
+  #draw(frame, inks) {
+    const row = this.#side === "row";
+    const width = row ? frame.width : this.canvas.clientWidth;
+    const height = row ? this.canvas.clientHeight : frame.height;
+    const context = cleared(this.canvas, width, height);
+    context.font = `11px ${inks.font}`;
+    const wanted =
+      this.#chosen === null ? "" : `${this.#page.path}/${this.#chosen}/${JSON.stringify(frame.visible)}`;
+    if (wanted !== this.#asked) {
+      const other = wanted.split("/").slice(0, 3).join() !== this.#asked.split("/").slice(0, 3).join();
+      this.#line = other ? null : this.#line;
+      this.#asked = wanted;
+      this.#ask();
+    }
+    if (this.#chosen === null) {
+      this.#drawHint(context, width, height, inks);
+    } else if (this.#line) {
+      this.#drawLine(context, frame, this.#line, row ? height : width, inks);
+    }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} width
+   * @param {number} height
+   * @param {import("./surface.js").Inks} inks
+   */
+  #drawHint(context, width, height, inks) {
+    context.fillStyle = inks.faint;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.translate(width / 2, height / 2);
+    if (this.#side === "column") {
+      context.rotate(Math.PI / 2);
+    }
+    context.fillText(this.#page.words.say(this.#side === "row" ? "hint_row" : "hint_column"), 0, 0);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {import("./frame.js").Frame} frame
+   * @param {Line} line
+   * @param {number} depth how many pixels the largest value takes
+   * @param {import("./surface.js").Inks} inks
+   */
+  #drawLine(context, frame, { first, stop, values }, depth, inks) {
+    const row = this.#side === "row";
+    const largest = Math.max(...values.map((value) => value ?? 0), 0);
+    const { scale } = this.#page.state;
+    const low = scale === "log" ? largest * 1e-4 : 0;
+    const place = placeOn({ low, high: largest || 1 }, scale);
+    const cells = (stop - first) / values.length;
+    const { missing } = this.#page.colouring.paint.colours;
+    const room = depth - 14;
+    for (let bin = 0; bin < values.length; bin += 1) {
+      const value = values[bin];
+      const start = row ? frame.left(first + bin * cells) : frame.top(first + bin * cells);
+      const size = Math.max(1, cells * (row ? frame.across : frame.down) - (cells === 1 ? 0.5 : 0));
+      context.fillStyle = value === null ? css(missing) : row ? inks.query : inks.key;
+      const long = value === null ? room : value > 0 ? Math.max(1, place(value) * room) : 0;
+      if (row) {
+        context.fillRect(start, depth - 1 - long, size, long);
+      } else {
+        context.fillRect(1, start, long, size);
+      }
+    }
+    context.fillStyle = inks.text;
+    context.textBaseline = "top";
+    context.textAlign = row ? "left" : "right";
+    context.fillText(writeWeight(largest), row ? 2 : depth, 1);
+  }
+}
