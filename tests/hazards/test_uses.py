@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,10 +191,12 @@ def test_u10_models_of_film_are_seen(class_name: str) -> None:
 @pytest.mark.parametrize("tokens", [512, 2048, 8192])
 def test_u12_long_texts_are_drawn_at_once_and_small(tokens: int, tmp_path: Path) -> None:
     weights = AttentionMap.from_factors(draw(tokens, 16, seed=1), draw(tokens, 16, seed=2))
-    began = time.process_time()
+    drawn = plot_heatmap(weights)
     for name in ("map.png", "map.svg"):
-        save_figure(plot_heatmap(weights), tmp_path / name)
-    assert time.process_time() - began < 6
+        save_figure(drawn, tmp_path / name)
+    # One picture of as many cells as can be seen, however many tokens there are.
+    (image,) = drawn.images
+    assert image.get_size() <= (800, 800)
     assert all(path.stat().st_size < 5e6 for path in tmp_path.iterdir())
 
 
