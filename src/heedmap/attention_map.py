@@ -10,6 +10,8 @@ which torch function goes to which reduction.
 import copy
 import math
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from heedmap import reductions
+from heedmap.axes import Axis
 from heedmap.errors import ArgumentError, FrozenError, ShapeError, UnsupportedError
 from heedmap.lazy import Dense, LazyMatrix
 from heedmap.lazy_weights import (
@@ -287,6 +290,44 @@ class AttentionMap(Tensor):
         if math.prod(self.shape) <= SMALL_CELLS or self._kept != (True, True):
             return repr(densify(self, "repr", math.prod(self.shape) * self.element_size()))
         return describe(self)
+
+    def _repr_html_(self) -> str | None:
+        """Show a notebook a small picture, within half a second, where matplotlib is there."""
+        if find_spec("matplotlib") is None:
+            return None
+        from heedmap.plot.notebook import picture_of
+
+        return picture_of(self)
+
+    def explore(
+        self,
+        *,
+        axis: Axis | None = None,
+        key_axis: Axis | None = None,
+        media: str | Path | None = None,
+    ) -> Any:
+        """Open the live map in the browser, or in a notebook in its cell.
+
+        Args:
+            axis: What the queries are, and the keys where there are as many.
+            key_axis: What the keys are.
+            media: The file of the sound, film or text that the map is about.
+
+        Returns:
+            The running `heedmap.explore.running.Running`, with its `url` and `close()`; in a
+            notebook its widget.
+
+        Raises:
+            ShapeError: for an axis of another length than its side of the map.
+            InputError: for a file that is not there.
+            MissingExtraError: if a package of the extra explore, or notebook, is missing.
+
+        Cost: what is looked at is computed, and one pass over a map whose whole is looked at.
+        """
+        from heedmap.explore.opening import scene_of_map
+        from heedmap.explore.showing import show
+
+        return show(scene_of_map(self, axis=axis, key_axis=key_axis, media=media))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the views along the first dimension."""

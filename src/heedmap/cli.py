@@ -1,4 +1,4 @@
-"""The command line: ``heedmap look INPUT``, ``heedmap doctor``.
+"""The command line: ``heedmap look INPUT``, ``heedmap explore INPUT``, ``heedmap doctor``.
 
 Results go to standard output, progress and errors to standard error. The status is 0 when done, 1
 when something failed, 2 for wrong usage or input, 130 when interrupted. What takes long to import
@@ -26,6 +26,7 @@ examples:
   heedmap look interview.wav --words
   heedmap look holiday.mp4 -o pictures
   some-command | heedmap look -
+  heedmap explore interview.wav
 """
 
 
@@ -83,8 +84,51 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print the version and stop")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_look(commands)
+    _add_explore(commands)
     _add_doctor(commands)
     return parser
+
+
+def _add_explore(commands: Any) -> None:
+    about = "open the live map of a text, a sound, a film or a recording in the browser"
+    parser = commands.add_parser(
+        "explore",
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}. It runs until Ctrl-C.",
+    )
+    _add_input(
+        parser,
+        "words, a file (text, sound, film), - for standard input, or the folder of a recording "
+        "that look --save wrote",
+    )
+    parser.add_argument(
+        "--media",
+        type=Path,
+        metavar="FILE",
+        help="the sound, film or text that a recording is about, to be heard or seen beside it",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the port to listen on; default: a free one",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="the address to listen on; one that others can reach needs --expose",
+    )
+    parser.add_argument(
+        "--expose",
+        action="store_true",
+        help="let others in the network reach the page: without encryption, so whoever listens in "
+        "can read it",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument("--debug", action="store_true", help="show where an error comes from")
+    parser.set_defaults(command=_explore)
 
 
 def _add_doctor(commands: Any) -> None:
@@ -110,44 +154,12 @@ def _add_look(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "input", metavar="INPUT", help="words, a file (text, sound, film), or - for standard input"
-    )
-    parser.add_argument(
-        "--text", action="store_true", help="INPUT are words, even if they look like a file's name"
-    )
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="a folder or a name on the Hugging Face hub; none for attention over plain features. "
-        "Without it: multilingual-e5-small for text, Whisper tiny.en for sound, none for film",
-    )
-    parser.add_argument("--layer", type=int, metavar="N", help="the layer to show large, from 0")
-    parser.add_argument("--head", type=int, metavar="N", help="the head to show large, from 0")
-    parser.add_argument(
-        "--query",
-        metavar="Q",
-        help="what shall look: a token (word, or word#2 for the second), a position (@7), a time "
-        "(12.5s, 1:02.5), a film frame (f250)",
-    )
+    _add_input(parser, "words, a file (text, sound, film), or - for standard input")
     parser.add_argument(
         "--words",
         action="store_true",
         help="print the words of a sound with their times, and nothing else: no pictures, and "
         "summary.json only with -o",
-    )
-    parser.add_argument(
-        "--start",
-        type=float,
-        default=0.0,
-        metavar="SECONDS",
-        help="where in a sound to begin; some models take 30 s at a time",
-    )
-    parser.add_argument(
-        "--channel",
-        type=int,
-        metavar="N",
-        help="the channel of a sound to take, from 0; the mean of all without it",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FOLDER", help="default: heedmap-out/NAME"
@@ -166,28 +178,48 @@ def _add_look(commands: Any) -> None:
     parser.set_defaults(command=_look)
 
 
+def _add_input(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add what says which input is looked at, by which model, and where to begin."""
+    parser.add_argument("input", metavar="INPUT", help=what)
+    parser.add_argument(
+        "--text", action="store_true", help="INPUT are words, even if they look like a file's name"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="a folder or a name on the Hugging Face hub; none for attention over plain features. "
+        "Without it: multilingual-e5-small for text, Whisper tiny.en for sound, none for film",
+    )
+    parser.add_argument("--layer", type=int, metavar="N", help="the layer to show large, from 0")
+    parser.add_argument("--head", type=int, metavar="N", help="the head to show large, from 0")
+    parser.add_argument(
+        "--query",
+        metavar="Q",
+        help="what shall look: a token (word, or word#2 for the second), a position (@7), a time "
+        "(12.5s, 1:02.5), a film frame (f250)",
+    )
+    parser.add_argument(
+        "--start",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="where in a sound to begin; some models take 30 s at a time",
+    )
+    parser.add_argument(
+        "--channel",
+        type=int,
+        metavar="N",
+        help="the channel of a sound to take, from 0; the mean of all without it",
+    )
+
+
 def _look(options: argparse.Namespace) -> int:
     from heedmap.look.folder import as_json, folder_name
     from heedmap.look.looking import look
     from heedmap.look.report import report
-    from heedmap.look.running import open_source
     from heedmap.media import Text
 
-    # Python has None for a stream that was closed before it began.
-    if sys.stdout is None:
-        raise UnsupportedError("standard output must be open; got a closed one.")
-    if options.channel is not None and (options.text or options.input == "-"):
-        raise ArgumentError(
-            f"--channel must be given for a sound; got {options.channel} for words. Leave it out."
-        )
-    if options.input == "-" and not options.text:
-        if sys.stdin is None:
-            raise InputError("input must be words, a file, or - while standard input is open.")
-        media = Text.of_bytes(sys.stdin.buffer.read(), "standard input")
-    elif options.text:
-        media = Text.of(options.input)
-    else:
-        media = open_source(options.input, channel=options.channel)
+    media = _open_input(options)
     if options.words:
         return _words(options, media)
     words = isinstance(media, Text) and media.name in ("the text", "standard input")
@@ -206,6 +238,68 @@ def _look(options: argparse.Namespace) -> int:
     )
     _print(as_json(seen.summary()) if options.json else report(seen))
     return DONE
+
+
+def _explore(options: argparse.Namespace) -> int:
+    from heedmap.explore.showing import explore
+
+    explore(
+        _scene(options),
+        host=options.host,
+        port=options.port,
+        exposed=options.expose,
+        browser=not options.no_browser,
+        announce=lambda line: _print(f"{line}\n"),
+    )
+    return DONE
+
+
+def _scene(options: argparse.Namespace) -> Any:
+    """Return the `heedmap.explore.scene.Scene` that the arguments name."""
+    from heedmap.explore.inputs import scene_of_input, scene_of_recording
+
+    folder = Path(options.input)
+    if not options.text and options.input != "-" and folder.is_dir():
+        for name in ("model", "layer", "head", "channel"):
+            if getattr(options, name) is not None:
+                raise ArgumentError(f"--{name} must not be given for a recording; leave it out.")
+        return scene_of_recording(folder, media=options.media, question=options.query)
+    if options.media is not None:
+        raise ArgumentError(
+            f"--media must be given for a recording; got it for {options.input}. Leave it out."
+        )
+    words = options.text or options.input == "-" or not folder.is_file()
+    return scene_of_input(
+        _open_input(options),
+        None if words else folder,
+        model=options.model,
+        layer=options.layer,
+        head=options.head,
+        question=options.query,
+        start_seconds=options.start,
+        progress=_tell,
+    )
+
+
+def _open_input(options: argparse.Namespace) -> Any:
+    """Return the text, sound or film that the arguments name, opened."""
+    from heedmap.look.running import open_source
+    from heedmap.media import Text
+
+    # Python has None for a stream that was closed before it began.
+    if sys.stdout is None:
+        raise UnsupportedError("standard output must be open; got a closed one.")
+    if options.channel is not None and (options.text or options.input == "-"):
+        raise ArgumentError(
+            f"--channel must be given for a sound; got {options.channel} for words. Leave it out."
+        )
+    if options.input == "-" and not options.text:
+        if sys.stdin is None:
+            raise InputError("input must be words, a file, or - while standard input is open.")
+        return Text.of_bytes(sys.stdin.buffer.read(), "standard input")
+    if options.text:
+        return Text.of(options.input)
+    return open_source(options.input, channel=options.channel)
 
 
 def _words(options: argparse.Namespace, media: Any) -> int:

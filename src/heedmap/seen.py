@@ -127,6 +127,27 @@ class Seen:
 
         save(self, folder, axis=axis, force=force)
 
+    def explore(self, *, axis: Axis | None = None, media: str | Path | None = None) -> Any:
+        """Open the live map of all layers in the browser, or in a notebook in its cell.
+
+        Args:
+            axis: What the positions of self-attention are; that of a recording without it.
+            media: The file of the sound, film or text that it is about.
+
+        Returns:
+            The running `heedmap.explore.running.Running`, with its `url` and `close()`; in a
+            notebook its widget.
+
+        Raises:
+            ArgumentError: if no layer was kept as a map.
+            InputError: for a file that is not there.
+            MissingExtraError: if a package of the extra explore, or notebook, is missing.
+        """
+        from heedmap.explore.opening import scene_of_seen
+        from heedmap.explore.showing import show
+
+        return show(scene_of_seen(self, axis=axis, media=media))
+
     def _of(self, wanted: Callable[[Layer], bool]) -> "Seen":
         return Seen(lambda: [x for x in self._ask() if wanted(x)], self.missed, self.model)
 

@@ -1,0 +1,71 @@
+"""Showing a scene: in the browser until Ctrl-C, beside a program, or in the cell of a notebook."""
+
+import os
+import sys
+import webbrowser
+from collections.abc import Callable
+from typing import Any
+
+from heedmap.explore.explorer import Explorer
+from heedmap.explore.running import Running, serve
+from heedmap.explore.scene import Scene
+
+
+def explore(
+    scene: Scene,
+    *,
+    host: str,
+    port: int,
+    exposed: bool,
+    browser: bool,
+    announce: Callable[[str], None],
+) -> None:
+    """Serve a scene until Ctrl-C.
+
+    Args:
+        scene: What is shown.
+        host: The address to listen at.
+        port: The port to listen on; any free one for 0.
+        exposed: Whether others in the network may reach it.
+        browser: Whether to open it in the browser, where there is one.
+        announce: Called with the address to open, once it can be opened.
+
+    Raises:
+        ArgumentError: for a host or a port that cannot be had.
+        MissingExtraError: if a package of the extra explore is missing.
+    """
+
+    def announced(url: str) -> None:
+        announce(url)
+        if browser:
+            _open(url)
+
+    serve(Explorer(scene), host=host, port=port, allow_other_hosts=exposed, announce=announced)
+
+
+def show(scene: Scene) -> Any:
+    """Return what shows a scene: a widget in a notebook, else a running server, opened.
+
+    Raises:
+        MissingExtraError: if a package of the extra explore, or notebook, is missing.
+    """
+    if _in_notebook():
+        from heedmap.explore.widget import make_widget
+
+        return make_widget(Explorer(scene))
+    running = Running(Explorer(scene))
+    _open(running.url)
+    return running
+
+
+def _open(url: str) -> None:
+    """Open an address in a browser with windows; one in the terminal would take it over."""
+    if sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ}:
+        webbrowser.open(url)
+
+
+def _in_notebook() -> bool:
+    """Return whether a notebook asks, which IPython says by the name of its shell."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
