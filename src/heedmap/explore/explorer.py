@@ -1,47 +1,89 @@
 """What the live map shows: tiles, rows, columns and sums of the maps of a scene."""
 
-import math
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
-from torch import Tensor
 
 from heedmap.errors import ArgumentError
-from heedmap.explore import tiles
-from heedmap.explore.grid import Place, place_of, zooms_of
+from heedmap.explore import figures, pictures, store, tiles
+from heedmap.explore.figures import Side
+from heedmap.explore.grid import Place, place_of, require_number, thumbnail_place
+from heedmap.explore.heads import Head
+from heedmap.explore.passes import Passes
+from heedmap.explore.pictures import STATISTICS, Statistic
+from heedmap.explore.prepared import prepare
+from heedmap.explore.pyramid import Pyramid
 from heedmap.explore.scene import Scene, describe_axis
+from heedmap.explore.stopping import Stop, Stopped, never, wanted_until
 from heedmap.lazy import LazyMatrix
-from heedmap.places import split
 from heedmap.precision import exactly
 
-Stop = Callable[[], bool]
-Side = Literal["rows", "columns"]
-STATISTICS = "mean", "max", "sum"
+__all__ = ["Explorer", "Stop", "Stopped"]
 
+LIVE_CELLS = 1 << 24
+"""Up to how many cells are computed while somebody waits: less than a tenth of a second."""
 
-class Stopped(Exception):
-    """A computation was given up, because nobody wants its answer any more."""
+LIVE_NORMALIZERS = 1 << 28
+"""Up to how many cells are computed for log-normalisers while somebody waits for a tile."""
 
-
-def never() -> bool:
-    """Say that a computation is still wanted."""
-    return False
+TILE_BYTES = 64 << 20
+"""How much memory the tiles take that were asked for last."""
 
 
 class Explorer:
-    """Answers what the page asks about the maps of a scene; safe to ask from many threads."""
+    """Answers what the page asks about the maps of a scene; safe to ask from many threads.
+
+    Values that are no finite numbers are NaN in tiles and None in what becomes JSON.
+
+    Args:
+        scene: What there is to see.
+        cache: The folder in which pyramids are kept; None for the user's. Where it cannot be
+            written, nothing is kept.
+
+    Example:
+        >>> from heedmap import AttentionMap
+        >>> from heedmap.axes import Axis
+        >>> from heedmap.explore.scene import SceneLayer
+        >>> weights = AttentionMap.from_weights(torch.eye(3)[None])
+        >>> layer = SceneLayer("eye", "self", weights, 0, 0, ("0",), ("",))
+        >>> with Explorer(Scene("eye", (layer,), (Axis.of_positions(3),))) as explorer:
+        ...     explorer.cell(0, 0, 2, 2)
+        {'weight': 1.0}
+    """
 
     def __init__(self, scene: Scene, *, cache: Path | None = None) -> None:
+        """Compute nothing yet."""
         self.scene = scene
-        self.cache = cache
+        self._passes = Passes(store.cache_folder() if cache is None else cache)
+        self._recent = tiles.Recent(TILE_BYTES)
+        self._rules: dict[int, LazyMatrix] = {}
+        self._heads: dict[tuple[int, int], Head] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def __enter__(self) -> "Explorer":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
 
     def description(self) -> dict[str, Any]:
+        """Return the scene as the page learns of it, without its numbers."""
         return self.scene.description()
 
     def axis(self, number: int) -> Mapping[str, Any]:
-        _require("axis", number, len(self.scene.axes))
+        """Return an axis as the page has it.
+
+        Raises:
+            ArgumentError: if there is none of this number.
+        """
+        require_number("axis", number, len(self.scene.axes))
         return describe_axis(self.scene.axes[number])
 
     def tile(
@@ -54,32 +96,61 @@ class Explorer:
         y: int,
         stop: Stop = never,
     ) -> bytes:
-        rule = self._rule(layer, head)
+        """Return a tile as it goes over the wire.
+
+        It is exact, but for tiles of too many cells as long as the pass over the map is not
+        through there: those are made of some of their queries, and say so.
+
+        Raises:
+            ArgumentError: for a tile that does not exist.
+            Stopped: if `stop` says that it is not wanted any more.
+            UnsupportedError: if what the map stands on was written into.
+
+        Cost: up to about a tenth of a second.
+        """
+        found = self._head(layer, head)
         if statistic not in STATISTICS:
-            raise ArgumentError(
-                f"statistic must be {', '.join(STATISTICS[:-1])} or {STATISTICS[-1]}; "
-                f"got {statistic!r}."
-            )
-        place = place_of(*rule.sizes[1:], zoom, x, y)
-        return self._picture(rule, head, place, statistic, stop)
+            raise ArgumentError(f"statistic must be mean, max or sum; got {statistic!r}.")
+        place = place_of(found.queries, found.keys, zoom, x, y)
+        address = layer, head, statistic, zoom, x, y
+        if (kept := self._recent.get(address)) is not None:
+            return kept
+        with self._answering(stop):
+            made, is_exact = self._picture(found, (layer, head), place, statistic)
+        if is_exact:
+            self._recent.put(address, made)
+        return made
 
     def thumbnail(self, layer: int, head: int, stop: Stop = never) -> bytes:
-        rule = self._rule(layer, head)
-        _, queries, keys = rule.sizes
-        side = 2 ** (zooms_of(queries, keys) + 3)
-        return self._picture(rule, head, Place(range(queries), range(keys), side), "mean", stop)
+        """Return the means of the whole map as a tile of at most 32 × 32 values.
+
+        Raises and cost: as for `tile`.
+        """
+        found = self._head(layer, head)
+        place = thumbnail_place(found.queries, found.keys)
+        with self._answering(stop):
+            return self._picture(found, (layer, head), place, "mean")[0]
 
     def progress(self, layer: int, head: int) -> dict[str, Any]:
-        self._rule(layer, head)
-        return {"done": 1.0, "exact": True}
+        """Return how far the pass over a map has come; the first call begins it.
+
+        A small map needs none, and is exact from the beginning.
+
+        Raises:
+            Exception: that which ended the pass, if one did.
+        """
+        found = self._head(layer, head)
+        done = 1.0 if _is_small(found) else self._passes.progress((layer, head), found)
+        return {"done": done, "exact": done == 1}
 
     def cell(self, layer: int, head: int, query: int, key: int) -> dict[str, Any]:
-        rule = self._rule(layer, head)
-        _require("query", query, rule.sizes[1])
-        _require("key", key, rule.sizes[2])
-        with torch.no_grad(), exactly():
-            cell = rule.tile(range(head, head + 1), range(query, query + 1), range(key, key + 1))
-        return {"weight": _plain(cell)[0]}
+        """Return a single weight.
+
+        Raises:
+            ArgumentError: if it does not exist.
+        """
+        with self._answering(never):
+            return figures.cell(self._head(layer, head), query, key)
 
     def line(
         self,
@@ -92,136 +163,126 @@ class Explorer:
         bins: int,
         stop: Stop = never,
     ) -> dict[str, Any]:
-        line = self._line(side, layer, head, number)
-        if not 0 <= first <= stop_at <= len(line):
-            raise ArgumentError(
-                f"first and stop must lie in order from 0 to {len(line)}; got {first} and "
-                f"{stop_at}."
-            )
-        if bins < 1:
-            raise ArgumentError(f"bins must be 1 or more; got {bins}.")
-        line = line[first:stop_at]
-        bins = min(bins, len(line))
-        edges = [i * len(line) // bins for i in range(bins + 1)] if bins else [0]
-        return {
-            "values": _plain(torch.stack([line[a:b].amax() for a, b in zip(edges, edges[1:])]))
-            if bins
-            else []
-        }
+        """Return the largest weight in each of some equal stretches of a row or a column.
+
+        A column needs to know something of every row. Where the map does not know it yet, the pass
+        over the map is waited for.
+
+        Raises:
+            ArgumentError: for what does not exist.
+            Stopped: if `stop` says that it is not wanted any more.
+        """
+        found = self._ready(side, layer, head, stop)
+        with self._answering(stop):
+            return figures.line(found, side, number, first, stop_at, bins)
 
     def top(
         self, side: Side, layer: int, head: int, number: int, count: int, stop: Stop = never
     ) -> dict[str, Any]:
-        line = self._line(side, layer, head, number)
-        if count < 0:
-            raise ArgumentError(f"count must be 0 or more; got {count}.")
-        weights, positions = line.nan_to_num(nan=-math.inf).sort(descending=True, stable=True)
-        count = min(count, len(line))
-        return {
-            "positions": positions[:count].tolist(),
-            "weights": _plain(weights[:count]),
-            "sum": _plain(line.double().sum())[0],
-        }
+        """Return the strongest weights of a row or a column, and its sum.
+
+        A column may have to wait, as with `line`.
+
+        Raises:
+            ArgumentError: for what does not exist.
+            Stopped: if `stop` says that it is not wanted any more.
+        """
+        found = self._ready(side, layer, head, stop)
+        with self._answering(stop):
+            return figures.top(found, side, number, count)
 
     def block(
         self, layer: int, head: int, rows: range, columns: range, stop: Stop = never
     ) -> dict[str, Any]:
-        rule = self._rule(layer, head)
-        _, queries, keys = rule.sizes
-        for name, some, size in (("rows", rows, queries), ("columns", columns, keys)):
-            if some.step != 1 or not 0 <= some.start < some.stop <= size:
-                raise ArgumentError(
-                    f"{name} must be a stretch from 0 to {size} with something in it; got "
-                    f"{some.start}:{some.stop}."
-                )
-        total = whole = 0.0
-        best, at = -math.inf, [rows.start, columns.start]
-        with torch.no_grad(), exactly():
-            for some in split(len(rows), max(1, 2**20 // keys)):
-                if stop():
-                    raise Stopped
-                some = rows[some.start : some.stop]
-                tile = rule.tile(range(head, head + 1), some, range(keys))[0]
-                whole += float(tile.double().sum())
-                tile = tile[:, columns.start : columns.stop]
-                total += float(tile.double().sum())
-                largest = float(tile.max())
-                if largest > best or math.isnan(largest):
-                    row, column = divmod(int(tile.argmax()), len(columns))
-                    best, at = largest, [some.start + row, columns.start + column]
-        numbers = total, total / (len(rows) * len(columns)), best, total / whole if whole else 0.0
-        found = [number if math.isfinite(number) else None for number in numbers]
-        return {"sum": found[0], "mean": found[1], "max": found[2], "max_at": at, "share": found[3]}
+        """Return sum, mean, largest weight and its place, and the share of a block.
+
+        Raises:
+            ArgumentError: for what does not exist.
+            Stopped: if `stop` says that it is not wanted any more.
+
+        Cost: O(rows · columns) time where no pass has been there, much less where one has.
+        """
+        found = self._head(layer, head)
+        with self._answering(stop):
+            return figures.block(found, rows, columns, self._pyramid(found, (layer, head)))
 
     def close(self) -> None:
-        pass
+        """End whatever is being computed, and the thread of the passes."""
+        self._closed.set()
+        self._passes.close()
 
-    def _rule(self, layer: int, head: int) -> LazyMatrix:
-        _require("layer", layer, len(self.scene.layers))
-        rule = self.scene.layers[layer].weights._rule
-        _require("head", head, rule.sizes[0])
-        return rule
+    def _head(self, layer: int, head: int) -> Head:
+        require_number("layer", layer, len(self.scene.layers))
+        weights = self.scene.layers[layer].weights
+        require_number("head", head, weights.shape[0])
+        with self._lock:
+            if layer not in self._rules:
+                self._rules[layer] = prepare(weights._rule)
+            if (layer, head) not in self._heads:
+                self._heads[layer, head] = Head(self._rules[layer], head)
+            return self._heads[layer, head]
 
-    def _line(self, side: Side, layer: int, head: int, number: int) -> Tensor:
-        rule = self._rule(layer, head)
-        _, queries, keys = rule.sizes
-        one = range(number, number + 1)
-        with torch.no_grad(), exactly():
-            if side == "rows":
-                _require("query", number, queries)
-                return rule.tile(range(head, head + 1), one, range(keys))[0, 0]
-            _require("key", number, keys)
-            return rule.tile(range(head, head + 1), range(queries), one)[0, :, 0]
+    def _ready(self, side: Side, layer: int, head: int, stop: Stop) -> Head:
+        """Return a map that can be asked for a line, once it can."""
+        if side not in get_args(Side):
+            raise ArgumentError(f"side must be rows or columns; got {side!r}.")
+        found = self._head(layer, head)
+        while (
+            side == "columns" and not _is_small(found) and self._is_on_the_way(found, layer, head)
+        ):
+            if stop() or self._closed.wait(0.02):
+                raise Stopped
+        return found
+
+    def _is_on_the_way(self, head: Head, layer: int, number: int) -> bool:
+        missing = head.missing(range(head.queries))
+        return bool(missing) and not self.progress(layer, number)["exact"]
+
+    @contextmanager
+    def _answering(self, stop: Stop) -> Iterator[None]:
+        """Compute exactly, without gradients, before any pass, and as long as it is wanted."""
+        with (
+            torch.no_grad(),
+            exactly(),
+            self._passes.precedence(),
+            wanted_until(lambda: self._closed.is_set() or stop()),
+        ):
+            yield
+
+    def _pyramid(self, head: Head, name: tuple[int, int]) -> Pyramid | None:
+        return None if _is_small(head) else self._passes.find(name, head)
 
     def _picture(
-        self, rule: LazyMatrix, head: int, place: Place, statistic: str, stop: Stop
-    ) -> bytes:
-        down, across = place.size
-        side, rows, columns = place.side, place.rows, place.columns
-        start, end = rule.column_range(rows) if rows else (0, 0)
-        if end <= columns.start or start >= columns.stop or not (rows and columns):
-            return tiles.empty(down, across)
-        exact = len(rows) * len(columns) <= 2**24
-        step = 1 if exact else side
-        high = max(side // step, 1)
-        bands = []
-        with torch.no_grad(), exactly():
-            for some in split(down, max(1, 2**20 * step // (side * len(columns)))):
-                if stop():
-                    raise Stopped
-                lines = rows[some.start * side : some.stop * side : step]
-                tile = rule.tile(range(head, head + 1), lines, columns)[0]
-                bands.append(_shrunk(_shrunk(tile, high, statistic).mT, side, statistic).mT)
-        values = torch.cat(bands)
-        if statistic != "max":
-            given = _counts(len(rows), side, high if exact else 1)[:, None] * _counts(
-                len(columns), side, side
-            )
-            values = values / given
-        if statistic == "sum":
-            values = (
-                values * _counts(len(rows), side, side)[:, None] * _counts(len(columns), side, side)
-            )
-        return tiles.encode(values, exact=exact)
+        self, head: Head, name: tuple[int, int], place: Place, statistic: Statistic
+    ) -> tuple[bytes, bool]:
+        """Return a tile, and whether it is exact."""
+        rows, columns = place.rows, place.columns
+        start, end = head.column_range(rows)
+        if end <= columns.start or start >= columns.stop:
+            return tiles.empty(*place.size), True
+        pyramid = self._pyramid(head, name)
+        pixels = None if pyramid is None else pyramid.picture(place, statistic)
+        if pixels is None and (_is_quick(head, place) or (pyramid and pyramid.done == 1)):
+            (pixels,) = pictures.exact(head, place, [pictures.how_of(statistic)])
+            pixels = pictures.finished(pixels, place, statistic)
+        is_exact = pixels is not None
+        if pixels is None:
+            pixels = pictures.sampled(head, place, statistic, _sample(head, place))
+        return tiles.encode(pixels, exact=is_exact), is_exact
 
 
-def _require(name: str, number: int, size: int) -> None:
-    if not 0 <= number < size:
-        raise ArgumentError(f"{name} must be 0 to {size - 1}; got {number}.")
+def _is_small(head: Head) -> bool:
+    """Whether the whole map is computed while somebody waits."""
+    return head.queries * head.keys <= LIVE_CELLS
 
 
-def _plain(numbers: Tensor) -> list[float | None]:
-    return [n if math.isfinite(n) else None for n in numbers.flatten().tolist()]
+def _is_quick(head: Head, place: Place) -> bool:
+    """Whether all cells of a place are computed while somebody waits."""
+    cells = len(place.rows) * len(place.columns)
+    return cells <= LIVE_CELLS and head.missing(place.rows) * head.keys <= LIVE_NORMALIZERS
 
 
-def _shrunk(tile: Tensor, high: int, statistic: str) -> Tensor:
-    """Return the sums or maxima of so many rows each."""
-    whole = len(tile) // high * high
-    parts = [tile[:whole].unflatten(0, (-1, high))] if whole else []
-    parts += [tile[None, whole:]] if whole < len(tile) else []
-    return torch.cat([part.amax(1) if statistic == "max" else part.sum(1) for part in parts])
-
-
-def _counts(size: int, side: int, most: int) -> Tensor:
-    starts = torch.arange(0, size, side)
-    return (size - starts).clamp(max=most)
+def _sample(head: Head, place: Place) -> int:
+    """Return how many queries of each line of pixels are quickly read."""
+    wide = head.keys if head.missing(place.rows) else len(place.columns)
+    return max(1, min(place.side, LIVE_CELLS // (place.size[0] * wide)))

@@ -1,0 +1,193 @@
+"""Numbers about single rows, columns and blocks of a map, as plain values for JSON.
+
+What is no finite number is None: JSON has no word for it.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from heedmap.errors import ArgumentError
+from heedmap.explore.grid import require_number
+from heedmap.explore.heads import Head
+from heedmap.explore.pictures import STEP
+from heedmap.explore.pyramid import Pyramid
+from heedmap.explore.stopping import require_wanted
+from heedmap.places import CELLS, split
+
+Side = Literal["rows", "columns"]
+
+
+def cell(head: Head, query: int, key: int) -> dict[str, Any]:
+    """Return a single weight."""
+    require_number("query", query, head.queries)
+    require_number("key", key, head.keys)
+    return {"weight": _plain(head.tile(range(query, query + 1), range(key, key + 1)).flatten())[0]}
+
+
+def line(head: Head, side: Side, number: int, first: int, stop: int, bins: int) -> dict[str, Any]:
+    """Return the largest weight in each of some equal stretches of a row or column.
+
+    A stretch shorter than `bins` gives each of its weights.
+
+    Raises:
+        ArgumentError: for a line that does not exist, or a stretch that does not lie in it.
+    """
+    size = _require_line(head, side, number)
+    if not 0 <= first <= stop <= size:
+        raise ArgumentError(
+            f"first and stop must be in order and 0 to {size}; got {first} and {stop}."
+        )
+    if bins < 1:
+        raise ArgumentError(f"bins must be 1 or more; got {bins}.")
+    weights = _weights(head, side, number, range(first, stop))
+    bins = min(bins, stop - first)
+    edges = [place * len(weights) // bins for place in range(bins + 1)] if bins else []
+    return {"values": _plain(weights[start:end].amax() for start, end in pairwise(edges))}
+
+
+def top(head: Head, side: Side, number: int, count: int) -> dict[str, Any]:
+    """Return the strongest weights of a row or column, equal ones in order, and its sum.
+
+    Raises:
+        ArgumentError: for a line that does not exist, or a negative count.
+    """
+    size = _require_line(head, side, number)
+    if count < 0:
+        raise ArgumentError(f"count must be 0 or more; got {count}.")
+    weights = _weights(head, side, number, range(size))
+    # What is not a number would stand first.
+    ranked = weights.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+    places = ranked.sort(descending=True, stable=True).indices[:count]
+    return {
+        "positions": places.tolist(),
+        "weights": _plain(weights[places]),
+        "sum": _plain([weights.double().sum()])[0],
+    }
+
+
+def block(head: Head, rows: range, columns: range, pyramid: Pyramid | None) -> dict[str, Any]:
+    """Return sum, mean, largest weight and its place, and the share of a block.
+
+    Raises:
+        ArgumentError: for what is not a stretch of rows and of columns.
+        Stopped: if it is not wanted any more.
+
+    Cost: O(rows · columns) time, of which what a pyramid holds is not made again; O(rows · keys)
+    for a map that was computed from others.
+    """
+    for name, some, size in (("rows", rows, head.queries), ("columns", columns, head.keys)):
+        if some.step != 1 or not 0 <= some.start < some.stop <= size:
+            raise ArgumentError(
+                f"{name} must be first:stop within 0:{size} and not empty; got "
+                f"{some.start}:{some.stop}."
+            )
+    found = _Found()
+    inner = None if pyramid is None else pyramid.inner(rows, columns)
+    if pyramid is None or inner is None:
+        found.add(head, rows, columns)
+    else:
+        found.total += pyramid.total(*inner)
+        found.look_for_largest(head, *pyramid.strongest(*inner))
+        for part in _around(rows, columns, *inner):
+            found.add(head, *part)
+    whole = _whole_rows(head, rows)
+    total = found.total
+    figures = _plain([total, total / (len(rows) * len(columns)), found.largest, total / whole])
+    named = dict(zip(("sum", "mean", "max", "share"), figures, strict=True))
+    if whole == 0:
+        named["share"] = 0.0
+    return named | {"max_at": list(found.place)}
+
+
+class _Found:
+    """What was found in the parts of a block so far."""
+
+    def __init__(self) -> None:
+        self.total = torch.zeros((), dtype=torch.float64)
+        self.largest, self.place = -math.inf, (0, 0)
+
+    def add(self, head: Head, rows: range, columns: range) -> None:
+        """Read all cells of a part."""
+        for cells, _, _ in self._read(head, rows, columns):
+            self.total += cells.sum(dtype=torch.float64).cpu()
+
+    def look_for_largest(self, head: Head, rows: range, columns: range) -> None:
+        """Find the largest cell of a part whose sum is known."""
+        for _ in self._read(head, rows, columns):
+            pass
+
+    def _read(
+        self, head: Head, rows: range, columns: range
+    ) -> Iterator[tuple[Tensor, range, range]]:
+        for lines, across in _blocks(rows, columns):
+            require_wanted()
+            cells = head.tile(lines, across)
+            largest = float(cells.max())
+            if not math.isnan(self.largest) and not largest <= self.largest:
+                row, column = divmod(int(cells.argmax()), len(across))
+                self.largest, self.place = largest, (lines[row], across[column])
+            yield cells, lines, across
+
+
+def _whole_rows(head: Head, rows: range) -> Tensor:
+    """Return all that these rows give, to whichever keys."""
+    sums = head.row_sums(rows)
+    if sums is not None:
+        return sums.sum().cpu()
+    total = torch.zeros((), dtype=torch.float64)
+    for lines, across in _blocks(rows, range(head.keys)):
+        require_wanted()
+        total += head.tile(lines, across).sum(dtype=torch.float64).cpu()
+    return total
+
+
+def _around(
+    rows: range, columns: range, inner_rows: range, inner_columns: range
+) -> Iterator[tuple[range, range]]:
+    """Yield what of a block lies above, below, left and right of an inner one."""
+    parts = (
+        (range(rows.start, inner_rows.start), columns),
+        (range(inner_rows.stop, rows.stop), columns),
+        (inner_rows, range(columns.start, inner_columns.start)),
+        (inner_rows, range(inner_columns.stop, columns.stop)),
+    )
+    return ((some, across) for some, across in parts if some and across)
+
+
+def _blocks(rows: range, columns: range) -> Iterator[tuple[range, range]]:
+    high = max(STEP, CELLS // len(columns))
+    for some in split(len(rows), high):
+        lines = rows[some.start : some.stop]
+        for part in split(len(columns), CELLS // len(lines)):
+            yield lines, columns[part.start : part.stop]
+
+
+def _require_line(head: Head, side: Side, number: int) -> int:
+    """Return how many weights a line has, if there is such a line."""
+    if side == "rows":
+        require_number("query", number, head.queries)
+        return head.keys
+    require_number("key", number, head.keys)
+    return head.queries
+
+
+def _weights(head: Head, side: Side, number: int, where: range) -> Float[Tensor, " positions"]:
+    """Return a stretch of a row or column, made some at a time so that it can be stopped."""
+    one = range(number, number + 1)
+    if side == "rows":
+        return head.tile(one, where)[0].cpu()
+    parts = []
+    for some in split(len(where), STEP):
+        require_wanted()
+        parts.append(head.tile(where[some.start : some.stop], one)[:, 0])
+    return torch.cat(parts).cpu() if parts else torch.zeros(0)
+
+
+def _plain(numbers: Iterable[Tensor | float]) -> list[float | None]:
+    return [number if math.isfinite(number) else None for number in map(float, numbers)]

@@ -1,0 +1,21 @@
+"""The memory of a tensor as bytes, without NumPy."""
+
+import ctypes
+
+from torch import Tensor
+
+
+def view_of(tensor: Tensor) -> memoryview:
+    """Return the bytes of a contiguous tensor in main memory, as the processor has them.
+
+    It must not outlive the tensor. What is written into it stands in the tensor.
+
+    Example:
+        >>> import torch
+        >>> view_of(torch.tensor([1.0])).tobytes()
+        b'\\x00\\x00\\x80?'
+    """
+    size = tensor.numel() * tensor.element_size()
+    if not size:
+        return memoryview(b"")
+    return memoryview((ctypes.c_ubyte * size).from_address(tensor.data_ptr())).cast("B")
