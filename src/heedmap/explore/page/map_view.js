@@ -70,7 +70,9 @@ export class MapView {
     for (const place of seen) {
       const tile = this.#page.loader.cache.get(nameOf(this.#page.state, place));
       if (!tile) {
-        this.complete = this.exact = false;
+        const failed = this.#page.loader.failed.has(nameOf(this.#page.state, place));
+        this.complete = this.complete && failed;
+        this.exact = false;
         this.#drawInstead(context, frame, ratio, place);
       } else {
         this.exact = this.exact && tile.exact;

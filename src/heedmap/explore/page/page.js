@@ -3,12 +3,10 @@
 import { clamp } from "./frame.js";
 
 export class Page {
-  /** @type {import("./stage.js").Stage} set as soon as there is a description */
-  stage;
-  /** @type {import("./tile_loader.js").TileLoader} */
-  loader;
-  /** @type {import("./colouring.js").Colouring} */
-  colouring;
+  // These three need a page themselves, and are set before anything else is built.
+  stage = /** @type {import("./stage.js").Stage} */ (/** @type {unknown} */ (null));
+  loader = /** @type {import("./tile_loader.js").TileLoader} */ (/** @type {unknown} */ (null));
+  colouring = /** @type {import("./colouring.js").Colouring} */ (/** @type {unknown} */ (null));
   /** @type {(text: string) => void} says something to those who listen instead of looking */
   announce = () => {};
 

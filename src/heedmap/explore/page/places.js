@@ -143,6 +143,7 @@ export function writeTime(seconds, decimals) {
  * @returns {[number, number][]}
  */
 function inUnitsOfStrings(text, spans) {
+  /** @type {number[]} */
   const starts = [];
   let at = 0;
   for (const character of text) {

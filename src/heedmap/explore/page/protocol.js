@@ -82,7 +82,10 @@ export function readTile(bytes) {
   };
 }
 
-/** Takes the answer of `POST /tiles` apart as it comes, piece by piece. */
+/**
+ * Takes the answer of `POST /tiles` apart as it comes, piece by piece. A tile of no bytes is one
+ * that could not be computed.
+ */
 export class BatchReader {
   /** How many tiles have come. */
   count = 0;
@@ -112,14 +115,16 @@ export class BatchReader {
   }
 
   #finish() {
-    const whole = this.#target;
     this.#filled = 0;
     if (this.#place === null) {
-      const head = new DataView(whole.buffer);
+      const head = new DataView(this.#target.buffer);
       this.#place = head.getUint32(0, true);
       this.#target = new Uint8Array(head.getUint32(4, true));
-      return;
+      if (this.#target.length > 0) {
+        return;
+      }
     }
+    const whole = this.#target;
     const place = this.#place;
     this.#place = null;
     this.#target = new Uint8Array(8);

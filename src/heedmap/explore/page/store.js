@@ -63,13 +63,17 @@ export class Store {
    *
    * @param {(keyof State)[]} names
    * @param {() => void} listener
+   * @param {AbortSignal} [ended] until when
    */
-  on(names, listener) {
-    this.#listeners.add((changed) => {
+  on(names, listener, ended) {
+    /** @type {Listener} */
+    const told = (changed) => {
       if (names.some((name) => changed.has(name))) {
         listener();
       }
-    });
+    };
+    this.#listeners.add(told);
+    ended?.addEventListener("abort", () => this.#listeners.delete(told));
   }
 
   /** @param {Listener} listener called at every change */

@@ -12,12 +12,16 @@ const MOST_IN_A_BATCH = 256;
 
 export class TileLoader {
   cache = new TileCache();
+  /** @type {Set<string>} tiles that the program could not compute; not asked for again */
+  failed = new Set();
+  /** Called when a tile could not be computed. */
+  onFailure = () => {};
   /** @type {Set<Batch>} */
   #batches = new Set();
   #page;
   #onTile;
   #ask;
-  /** @type {Set<string>} tiles that came, but not exact, and were not asked for again since */
+  /** @type {Set<string>} what has come since the last refresh: not asked for again until the next */
   #refreshed = new Set();
 
   /**
@@ -70,6 +74,9 @@ export class TileLoader {
 
   /** @param {string} name */
   #lacks(name) {
+    if (this.failed.has(name)) {
+      return false;
+    }
     const tile = this.cache.get(name);
     return !tile || (!tile.exact && !this.#refreshed.has(name));
   }
@@ -90,8 +97,13 @@ export class TileLoader {
         (place, bytes) => {
           const [name] = missing[place];
           batch.open.delete(name);
-          this.cache.put(name, readTile(bytes));
-          this.#refreshed.add(name);
+          if (bytes.byteLength === 0) {
+            this.failed.add(name);
+            this.onFailure();
+          } else {
+            this.cache.put(name, readTile(bytes));
+            this.#refreshed.add(name);
+          }
           this.#onTile();
         },
         batch.controller.signal,

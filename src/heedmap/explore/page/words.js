@@ -76,7 +76,10 @@ export class Words {
   name(element, word) {
     element.setAttribute("data-name", word);
     element.setAttribute("aria-label", this.say(word));
-    element.setAttribute("title", this.say(word));
+    // A hint over a whole map or text would only hide it.
+    if (element.matches("button, select, input")) {
+      element.setAttribute("title", this.say(word));
+    }
     return element;
   }
 

@@ -1,0 +1,50 @@
+/** Says what is wrong, above everything else, until it is right again. */
+
+import { data, make } from "./dom.js";
+
+/** @type {Record<import("./transport.js").Trouble, import("./words.js").Word>} */
+const WORDS = {
+  gone: "trouble_gone",
+  unauthorised: "trouble_unauthorised",
+  busy: "trouble_busy",
+  missing: "trouble_refused",
+  refused: "trouble_refused",
+};
+
+/**
+ * Return the banner, and the functions that tell it of each failure, and of the next success.
+ *
+ * @param {import("./words.js").Words} words
+ */
+export function banner(words) {
+  const text = make("span");
+  const said = data("span", "");
+  const element = make("div", { class: "hm-banner", role: "alert", hidden: "" }, text, " ", said);
+  let shown = "";
+  /** @param {import("./transport.js").TransportError | null} error */
+  const tell = (error) => {
+    if (error === null) {
+      // A refusal stays until it is closed by what comes after it; only silence ends with an answer.
+      if (shown === "gone" || shown === "busy") {
+        element.hidden = true;
+        shown = "";
+      }
+      return;
+    }
+    shown = error.trouble;
+    words.put(text, WORDS[error.trouble]);
+    said.textContent = error.trouble === "refused" ? error.said : "";
+    element.hidden = false;
+  };
+  /** Say that some tiles could not be computed. */
+  const failed = () => {
+    words.put(text, "trouble_tiles");
+    element.hidden = false;
+  };
+  /** Say that page and program do not fit each other. */
+  const outdated = () => {
+    words.put(text, "trouble_schema");
+    element.hidden = false;
+  };
+  return { element, tell, failed, outdated };
+}

@@ -1,0 +1,22 @@
+/** Light or dark: as the system has it, until somebody chooses. */
+
+/**
+ * Keep the theme of the page what the state and the system say.
+ *
+ * @param {HTMLElement} root
+ * @param {import("./store.js").Store} store
+ * @param {AbortSignal} ended
+ * @param {() => void} onChange called after the theme was set
+ */
+export function keepTheme(root, store, ended, onChange) {
+  const system = window.matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => {
+    const { theme } = store.state;
+    const dark = theme === "auto" ? system.matches : theme === "dark";
+    root.dataset.theme = dark ? "dark" : "light";
+    onChange();
+  };
+  system.addEventListener("change", apply, { signal: ended });
+  store.on(["theme"], apply);
+  apply();
+}
