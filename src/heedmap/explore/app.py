@@ -18,9 +18,10 @@ from heedmap.errors import ArgumentError
 from heedmap.explore import asked
 from heedmap.explore.asgi import RETRY, App, Receive, Scope, Send, error_bytes, json_bytes, require
 from heedmap.explore.desk import Busy, Desk, Order, Work
-from heedmap.explore.explorer import Explorer, Stopped
+from heedmap.explore.explorer import Explorer
 from heedmap.explore.media_files import Unavailable, served
 from heedmap.explore.page_files import PAGE, is_known, page_files
+from heedmap.explore.stopping import Stopped
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from heedmap.explore.explorer import Stopped
+from heedmap.explore.stopping import Stopped
 
 T = TypeVar("T")
 Work = Callable[[Callable[[], bool]], T]

@@ -112,7 +112,10 @@ class Guard:
         if path == "/open":
             await self._open(scope, send)
             return
-        if path != "/health" and not self._has_cookie(scope):
+        if path == "/health":
+            await self._app(scope, receive, send)
+            return
+        if not self._has_cookie(scope):
             raise _Refusal(
                 401,
                 "this map opens at the address that heedmap has printed, once; got neither it nor "

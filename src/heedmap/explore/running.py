@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
@@ -77,19 +77,25 @@ class Running:
         require("starlette", "uvicorn", "httptools")
         self._limits = limits = limits or Limits()
         self._explorer = explorer
-        listening = listen(host, port, allow_other_hosts=allow_other_hosts)
-        self._desk = Desk(
-            workers=limits.workers, max_waiting=limits.max_waiting, max_unread=limits.max_unread
-        )
-        guard = self._guard(host, *listening.getsockname()[:2])
-        self._server = _server(guard, limits)
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._ended = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(listening,), name="heedmap-server", daemon=True
-        )
-        self._thread.start()
+        with ExitStack() as undone:
+            undone.callback(self._loop.close)
+            listening = undone.enter_context(
+                listen(host, port, allow_other_hosts=allow_other_hosts)
+            )
+            self._desk = Desk(
+                workers=limits.workers, max_waiting=limits.max_waiting, max_unread=limits.max_unread
+            )
+            undone.callback(self._desk.close)
+            guard = self._guard(host, *listening.getsockname()[:2])
+            self._server = _server(guard, limits)
+            self._thread = threading.Thread(
+                target=self._run, args=(listening,), name="heedmap-server", daemon=True
+            )
+            self._thread.start()
+            undone.pop_all()
 
     def __enter__(self) -> "Running":
         """Return the server itself."""
