@@ -171,7 +171,13 @@ def _add_look(commands: Any) -> None:
         help="also write a recording of all layers, which heedmap.open opens in Python",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace the results of an earlier look in FOLDER"
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write the live map as one file of at most 5 MB, for somebody without heedmap",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace the results of an earlier look"
     )
     parser.add_argument("--json", action="store_true", help="print summary.json, not a table")
     parser.add_argument("--debug", action="store_true", help="show where an error comes from")
@@ -214,6 +220,9 @@ def _add_input(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def _look(options: argparse.Namespace) -> int:
+    from heedmap.explore.inputs import scene_of_look
+    from heedmap.explore.offline import check_free as check_page_free
+    from heedmap.explore.offline import write_page
     from heedmap.look.folder import as_json, folder_name
     from heedmap.look.looking import look
     from heedmap.look.report import report
@@ -222,6 +231,8 @@ def _look(options: argparse.Namespace) -> int:
     media = _open_input(options)
     if options.words:
         return _words(options, media)
+    if options.html is not None:
+        check_page_free(options.html, force=options.force)
     words = isinstance(media, Text) and media.name in ("the text", "standard input")
     name = media.text if isinstance(media, Text) and words else Path(media.name).stem
     seen = look(
@@ -236,6 +247,9 @@ def _look(options: argparse.Namespace) -> int:
         start_seconds=options.start,
         progress=_tell,
     )
+    if options.html is not None:
+        scene = scene_of_look(seen, _played(options, media))
+        write_page(scene, options.html, force=options.force, progress=_tell)
     _print(as_json(seen.summary()) if options.json else report(seen))
     return DONE
 
@@ -268,10 +282,10 @@ def _scene(options: argparse.Namespace) -> Any:
         raise ArgumentError(
             f"--media must be given for a recording; got it for {options.input}. Leave it out."
         )
-    words = options.text or options.input == "-" or not folder.is_file()
+    media = _open_input(options)
     return scene_of_input(
-        _open_input(options),
-        None if words else folder,
+        media,
+        _played(options, media),
         model=options.model,
         layer=options.layer,
         head=options.head,
@@ -279,6 +293,13 @@ def _scene(options: argparse.Namespace) -> Any:
         start_seconds=options.start,
         progress=_tell,
     )
+
+
+def _played(options: argparse.Namespace, media: Any) -> Path | None:
+    """Return the file of what can be heard or seen."""
+    from heedmap.media import Text
+
+    return None if isinstance(media, Text) else Path(options.input)
 
 
 def _open_input(options: argparse.Namespace) -> Any:
@@ -307,7 +328,7 @@ def _words(options: argparse.Namespace, media: Any) -> int:
     from heedmap.look.folder import as_json
     from heedmap.look.transcript import report, transcribe
 
-    for name in ("layer", "head", "query", "save"):
+    for name in ("layer", "head", "query", "save", "html"):
         if getattr(options, name) is not None:
             raise ArgumentError(f"--{name} must not be given with --words; got both. Choose one.")
     made = transcribe(

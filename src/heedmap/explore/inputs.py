@@ -1,10 +1,13 @@
 """From what a person gives, a recording or an input for a model, to a scene."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from heedmap.explore.opening import media_of, scene_of_seen
 from heedmap.explore.scene import Scene, SceneLayer
+from heedmap.layers import Layer
+from heedmap.look import Look
 from heedmap.look.choosing import check_asked
 from heedmap.look.naming import name_heads
 from heedmap.look.running import Progress, Run, run
@@ -48,7 +51,7 @@ def scene_of_input(
 
     Args:
         media: The input, opened.
-        path: Its file; None for words.
+        path: Its file, if it is a sound or a film.
         model: As for `heedmap.look.look`.
         layer: The layer to begin with.
         head: The head to begin with.
@@ -65,28 +68,50 @@ def scene_of_input(
     location = made.axis.locate(question) if question is not None else None
     positions = location.positions if location else ()
     names, chosen = _heads(made, layer, head, positions, progress)
-    layers = tuple(
-        SceneLayer(
-            part.name,
-            part.kind,
-            part.weights,
-            0,
-            0,
-            tuple(str(number) for number in range(part.weights.shape[0])),
-            labels,
-        )
-        for part, labels in zip(made.layers, names, strict=True)
-    )
-    axes = (made.axis,)
+    notes = (*made.notes, *([location.note] if location and location.note else []))
     return Scene(
         made.name,
-        layers,
-        axes,
+        _layers(made.layers, names),
+        (made.axis,),
         made.model,
-        media_of(None if isinstance(media, Text) else path, axes),
+        media_of(path, (made.axis,)),
         chosen,
         positions[0] if positions else None,
-        (*made.notes, *([location.note] if location and location.note else [])),
+        notes,
+    )
+
+
+def scene_of_look(seen: Look, path: Path | None) -> Scene:
+    """Return the scene of what `heedmap.look.look` saw.
+
+    Args:
+        seen: What it saw.
+        path: The file that was looked at, if it is a sound or a film.
+    """
+    return Scene(
+        seen.name,
+        _layers(seen.layers, seen.labels),
+        (seen.axis,),
+        seen.model,
+        media_of(path, (seen.axis,)),
+        (seen.chosen.layer, seen.chosen.head),
+        seen.query[0] if seen.query else None,
+        seen.notes,
+    )
+
+
+def _layers(layers: Sequence[Layer], labels: Sequence[tuple[str, ...]]) -> tuple[SceneLayer, ...]:
+    return tuple(
+        SceneLayer(
+            layer.name,
+            layer.kind,
+            layer.weights,
+            query_axis=0,
+            key_axis=0,
+            heads=tuple(str(number) for number in range(layer.weights.shape[0])),
+            labels=words,
+        )
+        for layer, words in zip(layers, labels, strict=True)
     )
 
 

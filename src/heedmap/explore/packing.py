@@ -1,0 +1,74 @@
+"""Bytes with an index in JSON, as `page/unpacking.js` reads them.
+
+A length (uint32), the index, and pieces, each from a multiple of four on. The index says of each
+piece where it begins, behind the index. Numbers are little-endian. Weights are float16, divided by
+the largest of their piece, so that small ones keep their digits.
+"""
+
+import json
+import struct
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from heedmap.explore.raw import view_of
+
+ALIGNED = 4
+
+
+class Pack:
+    """What is packed so far.
+
+    Attributes:
+        index: What the JSON will be.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.index: dict[str, Any] = {}
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def copy(self) -> "Pack":
+        """Return another pack with the same content, to which other things can be added."""
+        made = Pack()
+        made.index, made._pieces, made._size = dict(self.index), list(self._pieces), self._size
+        return made
+
+    def add(self, content: bytes) -> dict[str, Any]:
+        """Add a piece, and return what the index must say of it."""
+        place = {"at": self._size, "bytes": len(content)}
+        padding = bytes(-len(content) % ALIGNED)
+        self._pieces += [content, padding]
+        self._size += len(content) + len(padding)
+        return place
+
+    def add_weights(self, weights: Float[Tensor, "rows columns"]) -> dict[str, Any]:
+        """Add weights, and return what the index must say of them."""
+        finite = weights[weights.isfinite()]
+        largest = float(finite.max()) if finite.numel() else 0.0
+        scaled = (weights.float() / (largest or 1.0)).half().contiguous()
+        rows, columns = weights.shape
+        said = {"largest": largest, "rows": rows, "columns": columns}
+        return self.add(bytes(view_of(scaled))) | said
+
+    def add_strongest(
+        self,
+        weights: Float[Tensor, "lines count"],
+        positions: Int[Tensor, "lines count"],
+        sums: Float[Tensor, " lines"],
+    ) -> dict[str, Any]:
+        """Add the strongest weights of each row or column, their positions, and all sums."""
+        return {
+            "weights": self.add_weights(weights),
+            "positions": self.add(bytes(view_of(positions.to(torch.int32).contiguous()))),
+            "sums": self.add(bytes(view_of(sums.float().contiguous()))),
+        }
+
+    def content(self) -> bytes:
+        """Return all of it."""
+        head = json.dumps(self.index, separators=(",", ":"), allow_nan=False).encode()
+        head += b" " * (-len(head) % ALIGNED)
+        return b"".join([struct.pack("<I", len(head)), head, *self._pieces])
