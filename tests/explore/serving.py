@@ -159,7 +159,8 @@ def read_answer(connection: socket.socket, *, head: bool = False) -> Answer | No
         if not piece:
             return None
         data += piece
-    lines, _, body = data.partition(b"\r\n\r\n")
+    lines, _, rest_of_it = data.partition(b"\r\n\r\n")
+    body = bytearray(rest_of_it)
     first, *rest = lines.decode("latin-1").split("\r\n")
     pairs = [line.lower().partition(":")[::2] for line in rest]
     values = [line.partition(":")[2].strip() for line in rest]
@@ -170,20 +171,21 @@ def read_answer(connection: socket.socket, *, head: bool = False) -> Answer | No
     while not (body.endswith(b"0\r\n\r\n") if chunked else 0 <= length <= len(body)):
         piece = connection.recv(65536)
         if not piece:
-            assert not chunked and length < 0, "the answer broke off"
+            assert not chunked, "the answer broke off"
+            assert length < 0, "the answer broke off"
             break
         body += piece
     names = tuple(name for name, _ in pairs)
-    return Answer(status, headers, _unchunked(body) if chunked else body, names)
+    return Answer(status, headers, _unchunked(bytes(body)) if chunked else bytes(body), names)
 
 
 def _unchunked(body: bytes) -> bytes:
-    whole = b""
-    while body:
-        size, _, body = body.partition(b"\r\n")
-        whole += body[: int(size, 16)]
-        body = body[int(size, 16) + 2 :]
-    return whole
+    pieces, at = [], 0
+    while at < len(body):
+        end = body.index(b"\r\n", at)
+        first, at = end + 2, end + 4 + int(body[at:end], 16)
+        pieces.append(body[first : at - 2])
+    return b"".join(pieces)
 
 
 def ask(

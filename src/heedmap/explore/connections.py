@@ -82,7 +82,9 @@ def bounded_connections(limits: Limits) -> type[asyncio.Protocol]:
                 self.refuse_head()
                 raise _Refused
             # An address with a host would say what the Host header says, differently perhaps.
-            if not self.url.startswith(b"/"):
+            assert self.parser is not None
+            known = self.parser.get_http_version() in ("1.0", "1.1")
+            if not (known and self.url.startswith(b"/")):
                 raise _Refused
             self.reading = "body"
             self.expect_within(limits.body_seconds)
