@@ -32,8 +32,7 @@ export function arcsPanel(page, strongest, ended) {
     box.replaceChildren();
     if (page.keys.axis && page.keys.size > 0) {
       box.append(drawing(page, query, query === null ? null : strongest.top));
-      const chosen = box.querySelector("[data-chosen]");
-      chosen?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+      reveal(box, box.querySelector("[data-chosen]"));
     }
   };
   store.on(["query", "key", "layer", "theme"], show, ended);
@@ -177,6 +176,20 @@ function wordOf(page, { position, text, left, width }, top, share) {
   }
   group.addEventListener("click", () => page.choose({ query: position }));
   return group;
+}
+
+/**
+ * Scroll the chosen token into the box, and nothing else.
+ *
+ * @param {HTMLElement} box
+ * @param {Element | null} chosen
+ */
+function reveal(box, chosen) {
+  const { left, right } = box.getBoundingClientRect();
+  const at = chosen?.getBoundingClientRect();
+  if (at && (at.left < left || at.right > right)) {
+    box.scrollLeft += (at.left + at.right - left - right) / 2;
+  }
 }
 
 /** @param {number} span pixels between the ends of an arc; how high it rises */

@@ -96,13 +96,17 @@ export class CrossHair {
   #draw(frame, inks) {
     const context = cleared(this.canvas, frame.width, frame.height);
     const { query, key, block } = this.#page.state;
+    const { queries, keys } = frame.layer;
+    context.beginPath();
+    context.rect(frame.left(0), frame.top(0), keys * frame.across, queries * frame.down);
+    context.clip();
     if (block) {
-      drawBlock(context, frame, block, inks);
+      drawBlock(context, frame, block);
     }
-    if (key !== null && key < frame.layer.keys) {
+    if (key !== null && key < keys) {
       drawBand(context, frame, "column", key, inks.key);
     }
-    if (query !== null && query < frame.layer.queries) {
+    if (query !== null && query < queries) {
       drawBand(context, frame, "row", query, inks.query);
     }
     if (this.hovered) {
@@ -143,9 +147,8 @@ function drawBand(context, frame, side, position, ink) {
  * @param {CanvasRenderingContext2D} context
  * @param {import("./frame.js").Frame} frame
  * @param {import("./store.js").Block} block
- * @param {import("./surface.js").Inks} inks
  */
-function drawBlock(context, frame, { rows, columns }, inks) {
+function drawBlock(context, frame, { rows, columns }) {
   const left = Math.round(frame.left(columns[0]));
   const top = Math.round(frame.top(rows[0]));
   const width = Math.max(2, Math.round(frame.left(columns[1])) - left);
@@ -160,5 +163,4 @@ function drawBlock(context, frame, { rows, columns }, inks) {
   context.setLineDash([6, 4]);
   context.strokeRect(left, top, width, height);
   context.setLineDash([]);
-  context.fillStyle = inks.text;
 }

@@ -5,7 +5,7 @@ import { css, readableOn } from "./colours.js";
 import { TILE } from "./protocol.js";
 import { pixelRatio } from "./surface.js";
 import { nameOf, valueIn } from "./tile_cache.js";
-import { pictureOf } from "./tile_painter.js";
+import { drawCrisp, pictureOf } from "./tile_painter.js";
 import { writeWeight } from "./scale.js";
 
 /** @typedef {import("./frame.js").Frame} Frame */
@@ -19,6 +19,8 @@ export class MapView {
   /** Whether all that is seen is there, and whether it is exact. */
   complete = false;
   exact = false;
+  /** Whether something that is seen is not a number. */
+  missing = false;
   #page;
   /** @type {CanvasPattern | null} */
   #hatch = null;
@@ -56,6 +58,7 @@ export class MapView {
   #draw(frame, inks) {
     const ratio = pixelRatio();
     const context = fresh(this.canvas, frame, ratio);
+    this.missing = false;
     if (frame.layer.queries === 0 || frame.layer.keys === 0) {
       this.complete = this.exact = true;
       return;
@@ -110,9 +113,8 @@ export class MapView {
     );
     if (tile.values) {
       const picture = pictureOf(tile, this.#page.colouring.paint);
-      context.imageSmoothingEnabled = width < tile.columns || height < tile.rows;
-      context.imageSmoothingQuality = "high";
-      context.drawImage(picture, left, top, width, height);
+      drawCrisp(context, picture, [left, top, width, height]);
+      this.missing ||= tile.missing;
     } else {
       context.fillStyle = css(this.#page.colouring.paint.colours.zero);
       context.fillRect(left, top, width, height);

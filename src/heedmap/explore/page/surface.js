@@ -21,8 +21,8 @@ export function cleared(canvas, width, height) {
     canvas.height = down;
   }
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.reset();
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
   return context;
 }
 

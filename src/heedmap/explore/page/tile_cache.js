@@ -6,7 +6,8 @@ import { TILE } from "./protocol.js";
  * A tile with its picture, once it has one.
  *
  * @typedef {import("./protocol.js").Tile & {
- *   picture: HTMLCanvasElement | null, paintedFor: object | null}} KeptTile
+ *   picture: HTMLCanvasElement | null, paintedFor: object | null, missing: boolean}} KeptTile
+ *   `missing`: whether something in it is not a number
  */
 
 const MOST_BYTES = 96 * 1024 * 1024;
@@ -36,7 +37,7 @@ export class TileCache {
       this.#bytes -= bytesOf(before);
       this.#tiles.delete(name);
     }
-    this.#tiles.set(name, { ...tile, picture: null, paintedFor: null });
+    this.#tiles.set(name, { ...tile, picture: null, paintedFor: null, missing: false });
     this.#bytes += bytesOf(tile);
     for (const [oldest, unused] of this.#tiles) {
       if (this.#bytes <= MOST_BYTES || oldest === name) {

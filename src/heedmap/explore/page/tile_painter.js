@@ -21,13 +21,44 @@ export function pictureOf(tile, paint) {
     return tile.picture;
   }
   const picture = tile.picture ?? document.createElement("canvas");
-  paintTile(tile, paint, picture);
+  tile.missing = paintTile(tile, paint, picture);
   tile.picture = picture;
   tile.paintedFor = paint;
   return picture;
 }
 
 /**
+ * Draw a picture into a rectangle so that what gets smaller is smoothed, and what gets larger stays
+ * crisp, each way by itself.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {HTMLCanvasElement} picture
+ * @param {[left: number, top: number, width: number, height: number]} box in pixels of the context
+ */
+export function drawCrisp(context, picture, [left, top, width, height]) {
+  const narrower = width < picture.width;
+  const lower = height < picture.height;
+  let source = picture;
+  if (narrower !== lower) {
+    scratch ??= document.createElement("canvas");
+    scratch.width = narrower ? Math.ceil(width) : picture.width;
+    scratch.height = lower ? Math.ceil(height) : picture.height;
+    const between = /** @type {CanvasRenderingContext2D} */ (scratch.getContext("2d"));
+    between.imageSmoothingQuality = "high";
+    between.drawImage(picture, 0, 0, scratch.width, scratch.height);
+    source = scratch;
+  }
+  context.imageSmoothingEnabled = narrower && lower;
+  context.imageSmoothingQuality = "high";
+  context.drawImage(source, left, top, width, height);
+}
+
+/** @type {HTMLCanvasElement | undefined} */
+let scratch;
+
+/**
+ * Paint a tile, and note whether something in it is not a number.
+ *
  * @param {import("./protocol.js").Tile} tile with at least one value
  * @param {Paint} paint
  * @param {HTMLCanvasElement} picture
@@ -41,6 +72,7 @@ export function paintTile(tile, paint, picture) {
   const pixels = new Uint32Array(image.data.buffer);
   const { colours, place } = paint;
   const zero = inMemory(colours.zero);
+  let someMissing = false;
   if (!values) {
     pixels.fill(zero);
   } else {
@@ -52,12 +84,14 @@ export function paintTile(tile, paint, picture) {
         pixels[at] = zero;
       } else if (value !== value) {
         pixels[at] = missing;
+        someMissing = true;
       } else {
         pixels[at] = table[(place(value) * (STEPS - 1) + 0.5) | 0];
       }
     }
   }
   context.putImageData(image, 0, 0);
+  return someMissing;
 }
 
 /** @type {WeakMap<import("./colours.js").Colours, Uint32Array>} */
