@@ -13,6 +13,8 @@ EXTRAS = {
     "media": ("numpy", "soundfile", "soxr", "av", "kaldi_native_fbank"),
     "models": ("numpy", "transformers", "safetensors"),
     "plot": ("numpy", "matplotlib"),
+    "explore": ("starlette", "uvicorn", "httptools"),
+    "notebook": ("anywidget",),
 }
 
 
@@ -20,8 +22,8 @@ def examine() -> dict[str, str]:
     """Return what there is, by what it is called.
 
     Example:
-        >>> list(examine())
-        ['heedmap', 'python', 'torch', 'cpu', 'threads', 'kernel', 'media', 'models', 'plot']
+        >>> list(examine())[:6]
+        ['heedmap', 'python', 'torch', 'cpu', 'threads', 'kernel']
     """
     found = {
         "heedmap": version("heedmap"),
