@@ -28,9 +28,14 @@ export function ticksOf(places, seen, pixelsPerCell, room) {
   const step = named ? 1 : Math.max(1, niceStep(room / pixelsPerCell));
   const ticks = [];
   for (let position = Math.ceil(first / step) * step; position < stop; position += step) {
-    ticks.push({ at: position + 0.5, text: named ? places.label(position) : String(position) });
+    ticks.push({ at: position + 0.5, text: named ? places.label(position) : grouped(position) });
   }
   return ticks;
+}
+
+/** @param {number} position */
+function grouped(position) {
+  return position.toLocaleString("en");
 }
 
 /**

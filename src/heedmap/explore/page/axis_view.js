@@ -112,7 +112,7 @@ export class AxisView {
     }
     context.textAlign = "center";
     context.fillStyle = inks.faint;
-    context.fillText(words.say("key"), frame.width / 2, height - 9);
+    context.fillText(words.say("key"), frame.width / 2, named ? height - 9 : 33);
     if (state.key !== null) {
       const text = fitted(context, nameFor(keys, state.key, named), 180);
       const wide = context.measureText(text).width + 10;

@@ -97,7 +97,7 @@ export function buildPage(page, start, alone) {
     heads.element,
     ...notes(page),
   );
-  const main = make("div", { class: "hm-main" }, stage.element, new Legend(page).element, dock.element);
+  const main = make("div", { class: "hm-main" }, stage.element, new Legend(page, view).element, dock.element);
   root.append(bar, make("div", { class: "hm-body" }, main, side), live, help.element);
 
   keepTheme(root, store, ended, () => {

@@ -37,7 +37,7 @@ export function chosenPanel(page) {
   const update = () => {
     query.update();
     key.update();
-    clear.disabled = page.state.query === null && page.state.key === null;
+    clear.hidden = page.state.query === null && page.state.key === null;
     const both = page.state.query !== null && page.state.key !== null;
     weight.textContent = both ? "…" : "–";
     tell();

@@ -11,7 +11,7 @@ const MOST_SAMPLES = 60_000;
 
 export class Colouring {
   /** @type {import("./scale.js").Range} */
-  range = { low: 0, high: 1, clipped: false, missing: false };
+  range = { low: 0, high: 1, clipped: false };
   /** @type {import("./tile_painter.js").Paint} */
   paint;
   #page;
@@ -97,7 +97,9 @@ export class Colouring {
     const seen = frame.tiles(level);
     const come = seen.filter((tile) => loader.cache.get(nameOf(state, tile)));
     const places = come.length > 0 ? come : [{ zoom: 0, x: 0, y: 0 }];
-    const step = Math.max(1, Math.ceil(Math.sqrt((places.length * TILE * TILE) / MOST_SAMPLES)));
+    const { rows, columns } = frame.visible;
+    const pixels = ((rows[1] - rows[0]) * (columns[1] - columns[0])) / 4 ** (frame.layer.zooms - level);
+    const step = Math.max(1, Math.ceil(Math.sqrt(pixels / MOST_SAMPLES)));
     /** @type {number[]} */
     const samples = [];
     let found = false;

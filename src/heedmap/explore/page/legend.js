@@ -11,14 +11,19 @@ export class Legend {
   element = make("div", { class: "hm-legend" });
   canvas = make("canvas", { class: "hm-legend-bar", role: "img" });
   #page;
+  #view;
   #fixed = make("button", { type: "button", class: "hm-small" });
   #zero = make("span", { class: "hm-swatch" });
   #missing = make("span", { class: "hm-swatch" });
   #missingEntry;
 
-  /** @param {import("./page.js").Page} page */
-  constructor(page) {
+  /**
+   * @param {import("./page.js").Page} page
+   * @param {import("./map_view.js").MapView} view
+   */
+  constructor(page, view) {
     this.#page = page;
+    this.#view = view;
     const { words } = page;
     this.#missingEntry = entry(this.#missing, words.put(make("span"), "not_a_number"));
     this.element.append(
@@ -41,7 +46,7 @@ export class Legend {
     const { colours } = colouring.paint;
     this.#zero.style.backgroundColor = css(colours.zero);
     this.#missing.style.backgroundColor = css(colours.missing);
-    this.#missingEntry.hidden = !colouring.range.missing;
+    this.#missingEntry.hidden = !this.#view.missing;
     this.#fixed.setAttribute("aria-pressed", String(state.limits !== null));
     const { clientWidth, clientHeight } = this.canvas;
     const context = cleared(this.canvas, clientWidth, clientHeight);

@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 import { stretchOf } from "./frame.js";
 import { nameOf } from "./tile_cache.js";
-import { pictureOf } from "./tile_painter.js";
+import { drawCrisp, pictureOf } from "./tile_painter.js";
 import { cleared } from "./surface.js";
 
 const SIZE = 176;
@@ -57,8 +57,7 @@ export class Minimap {
       const picture = pictureOf(tile, this.#page.colouring.paint);
       const across = (tile.columns * side * width) / keys;
       const down = (tile.rows * side * height) / queries;
-      context.imageSmoothingEnabled = across < tile.columns;
-      context.drawImage(picture, 0, 0, across, down);
+      drawCrisp(context, picture, [0, 0, across, down]);
     }
     const left = (frame.keyAt(0) / Math.max(1, keys)) * width;
     const top = (frame.queryAt(0) / Math.max(1, queries)) * height;

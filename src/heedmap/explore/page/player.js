@@ -36,7 +36,8 @@ export class Player {
     this.#player = make(film ? "video" : "audio", { controls: "", preload: "auto" });
     this.#player.setAttribute("playsinline", "");
     this.#player.setAttribute("aria-label", media.title);
-    this.element.append(data("h2", media.title), this.#pictures(film), this.#buttons());
+    const row = make("div", { class: film ? "hm-row" : "" }, this.#pictures(film), this.#buttons());
+    this.element.append(data("h2", media.title), row);
     this.#listen();
     this.#load();
   }

@@ -13,7 +13,6 @@
  * @property {number} low what the first colour stands for
  * @property {number} high what the last colour stands for
  * @property {boolean} clipped whether something is larger than the last colour says
- * @property {boolean} missing whether something is not a number
  */
 
 const KEPT_SHARE = 0.995;
@@ -36,14 +35,13 @@ export function rangeOf(values, scale) {
   while (start < end && values[start] <= 0) {
     start += 1;
   }
-  const missing = end < values.length;
   if (start === end) {
-    return { low: scale === "log" ? LOG_RANGE : 0, high: 1, clipped: false, missing };
+    return { low: scale === "log" ? LOG_RANGE : 0, high: 1, clipped: false };
   }
   const largest = values[end - 1];
   if (scale === "log") {
     const low = Math.max(values[start], largest * LOG_RANGE);
-    return { low: Math.min(low, largest / 10), high: largest, clipped: false, missing };
+    return { low: Math.min(low, largest / 10), high: largest, clipped: false };
   }
   let sum = 0;
   for (let place = start; place < end; place += 1) {
@@ -51,7 +49,7 @@ export function rangeOf(values, scale) {
   }
   const kept = values[end - 1 - Math.floor((1 - KEPT_SHARE) * (end - start - 1))];
   const high = Math.min(largest, Math.max(kept, (2 * sum) / (end - start)));
-  return { low: 0, high, clipped: largest > high, missing };
+  return { low: 0, high, clipped: largest > high };
 }
 
 /**
