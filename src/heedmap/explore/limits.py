@@ -10,7 +10,8 @@ class Limits:
     Attributes:
         max_connections: How many connections may be open; more are hung up on.
         max_requests: How many requests may be under way; more are asked to come back.
-        max_head_bytes: How long the address and the headers of a request may be together.
+        max_head_bytes: How long the address and the headers of a request may be together. Browsers
+            send the cookies of every server on this machine along.
         max_body_bytes: How long its body may be.
         head_seconds: How long a client may take to send them.
         body_seconds: How long it may take to send the body.
@@ -25,7 +26,7 @@ class Limits:
 
     max_connections: int = 256
     max_requests: int = 64
-    max_head_bytes: int = 16 * 1024
+    max_head_bytes: int = 64 * 1024
     max_body_bytes: int = 64 * 1024
     head_seconds: float = 10.0
     body_seconds: float = 10.0
