@@ -3,8 +3,7 @@
 import { coloursOf } from "./colours.js";
 import { data, make } from "./dom.js";
 import { readTile } from "./protocol.js";
-import { placeOn, rangeOf } from "./scale.js";
-import { paintTile } from "./tile_painter.js";
+import { paintOf, paintTile } from "./tile_painter.js";
 import { throwUnlessExpected } from "./activity.js";
 
 /** @typedef {import("./page.js").Page} Page */
@@ -12,6 +11,11 @@ import { throwUnlessExpected } from "./activity.js";
  *   caption: HTMLElement, tile: import("./protocol.js").Tile | null}} Entry */
 
 const AT_ONCE = 3;
+
+/** How many pixels of zoom 0 a side of a thumbnail's pixel has. */
+const THUMBNAIL_SIDE = 8;
+
+const FEWEST_PIXELS = 16;
 
 /**
  * Return the atlas.
@@ -118,11 +122,24 @@ function fetchInSight(page, grid, entries) {
  */
 async function fetchOne(page, entry) {
   try {
-    entry.tile = readTile(await page.transport.bytes(`thumbnails/${entry.layer}/${entry.head}`));
+    entry.tile = readTile(await page.transport.bytes(pathOf(page, entry)));
     paint(page, entry);
   } catch (error) {
     throwUnlessExpected(error, page.ended);
   }
+}
+
+/**
+ * Return where the picture of a head comes from. On the short side of a map a thumbnail may have a
+ * pixel or two; then the whole map at zoom 0 is small enough, too.
+ *
+ * @param {Page} page
+ * @param {Entry} entry
+ */
+function pathOf({ description }, { layer, head }) {
+  const { queries, keys, zooms } = description.layers[layer];
+  const short = Math.min(queries, keys) / (THUMBNAIL_SIDE * 2 ** zooms);
+  return short < FEWEST_PIXELS ? `tiles/${layer}/${head}/mean/0/0/0` : `thumbnails/${layer}/${head}`;
 }
 
 /**
@@ -136,7 +153,5 @@ function paint(page, { tile, picture }) {
     return;
   }
   const theme = page.root.dataset.theme === "dark" ? "dark" : "light";
-  const range = rangeOf(tile.values ? tile.values.slice() : new Float32Array(0), "linear");
-  const colours = coloursOf(page.state.colours, theme);
-  paintTile(tile, { colours, place: placeOn(range, "linear") }, picture);
+  paintTile(tile, paintOf(tile, coloursOf(page.state.colours, theme), "linear"), picture);
 }

@@ -74,8 +74,7 @@ export class AxisView {
     context.restore();
     if (state.query !== null) {
       const top = Math.min(frame.height - 10, Math.max(10, frame.top(state.query + 0.5)));
-      const name = nameFor(queries, state.query, areNamed(queries, frame.down));
-      const text = fitted(context, name, width - 12);
+      const text = fitted(context, queries.shortName(state.query), width - 12);
       const wide = context.measureText(text).width + 10;
       pill(context, width - wide - 1, top - 9, wide, inks.query);
       context.fillStyle = inks.onAccent;
@@ -114,7 +113,7 @@ export class AxisView {
     context.fillStyle = inks.faint;
     context.fillText(words.say("key"), frame.width / 2, named ? height - 9 : 33);
     if (state.key !== null) {
-      const text = fitted(context, nameFor(keys, state.key, named), 180);
+      const text = fitted(context, keys.shortName(state.key), 180);
       const wide = context.measureText(text).width + 10;
       const middle = frame.left(state.key + 0.5);
       const left = Math.min(frame.width - wide, Math.max(0, middle - wide / 2));
@@ -124,15 +123,6 @@ export class AxisView {
       context.fillText(text, left + 5, 13.5);
     }
   }
-}
-
-/**
- * @param {import("./places.js").Places} places
- * @param {number} position
- * @param {boolean} named
- */
-function nameFor(places, position, named) {
-  return named ? places.label(position) : places.name(position);
 }
 
 /**

@@ -16,6 +16,8 @@ export class Colouring {
   paint;
   #page;
   #known = "";
+  #mixed = "";
+  #colours = coloursOf("viridis", "light");
   #remeasure;
 
   /** @param {import("./page.js").Page} page */
@@ -61,7 +63,12 @@ export class Colouring {
   #mix() {
     const { colours, scale } = this.#page.state;
     const theme = this.#page.root.dataset.theme === "dark" ? "dark" : "light";
-    return { colours: coloursOf(colours, theme), place: placeOn(this.range, scale) };
+    const mixed = `${colours}/${theme}`;
+    if (mixed !== this.#mixed) {
+      this.#mixed = mixed;
+      this.#colours = coloursOf(colours, theme);
+    }
+    return { colours: this.#colours, place: placeOn(this.range, scale) };
   }
 
   #repaint() {

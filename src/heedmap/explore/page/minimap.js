@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 import { stretchOf } from "./frame.js";
 import { nameOf } from "./tile_cache.js";
-import { drawCrisp, pictureOf } from "./tile_painter.js";
+import { drawCrisp, paintOf, paintTile } from "./tile_painter.js";
 import { cleared } from "./surface.js";
 
 const SIZE = 176;
@@ -11,6 +11,9 @@ const SIZE = 176;
 export class Minimap {
   element = make("section", { class: "hm-panel hm-minimap" });
   #canvas = make("canvas", { "aria-hidden": "true" });
+  #picture = make("canvas");
+  /** @type {unknown[]} what the picture was painted of */
+  #painted = [];
   #page;
 
   /** @param {import("./page.js").Page} page */
@@ -38,6 +41,23 @@ export class Minimap {
   }
 
   /**
+   * Return the picture of the whole map. Its scale is its own: on that of a small part, which may
+   * be far larger weights, nothing else could be seen.
+   *
+   * @param {import("./protocol.js").Tile} tile
+   */
+  #paint(tile) {
+    const { colours } = this.#page.colouring.paint;
+    const { scale } = this.#page.state;
+    const wanted = [tile, colours, scale];
+    if (wanted.some((part, place) => part !== this.#painted[place])) {
+      paintTile(tile, paintOf(tile, colours, scale), this.#picture);
+      this.#painted = wanted;
+    }
+    return this.#picture;
+  }
+
+  /**
    * @param {import("./frame.js").Frame} frame
    * @param {import("./surface.js").Inks} inks
    */
@@ -54,7 +74,7 @@ export class Minimap {
     const tile = this.#page.loader.cache.get(nameOf(this.#page.state, { zoom: 0, x: 0, y: 0 }));
     if (tile?.values) {
       const side = 2 ** zooms;
-      const picture = pictureOf(tile, this.#page.colouring.paint);
+      const picture = this.#paint(tile);
       const across = (tile.columns * side * width) / keys;
       const down = (tile.rows * side * height) / queries;
       drawCrisp(context, picture, [0, 0, across, down]);

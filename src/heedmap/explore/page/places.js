@@ -38,12 +38,26 @@ export class Places {
   name(position) {
     if (this.axis && this.unit === "second" && this.axis.spans[position]) {
       const [start, end] = this.axis.spans[position];
-      return `${writeTime(start, this.#decimals)}–${writeTime(end, this.#decimals)}`;
+      const begin = writeTime(start, this.#decimals);
+      return `${end < 60 ? begin.replace(" s", "") : begin}–${writeTime(end, this.#decimals)}`;
     }
     if (this.axis && this.kind === "token") {
       return `“${this.label(position)}” ${position}`;
     }
     return String(position);
+  }
+
+  /**
+   * Return a name that needs less room: the token, the time at which a moment begins, the number.
+   *
+   * @param {number} position
+   */
+  shortName(position) {
+    if (this.kind === "token") {
+      return this.label(position);
+    }
+    const span = this.span(position);
+    return span ? writeTime(span[0], this.#decimals) : String(position);
   }
 
   /**

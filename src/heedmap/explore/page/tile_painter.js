@@ -1,6 +1,7 @@
 /** From the values of a tile to its picture. */
 
 import { STEPS } from "./colours.js";
+import { placeOn, rangeOf } from "./scale.js";
 
 /**
  * All that a picture depends on but the values; another object means painting again.
@@ -9,6 +10,19 @@ import { STEPS } from "./colours.js";
  * @property {import("./colours.js").Colours} colours
  * @property {(value: number) => number} place where on the scale a weight lies
  */
+
+/**
+ * Return the paint that shows the most of one tile.
+ *
+ * @param {import("./protocol.js").Tile} tile
+ * @param {import("./colours.js").Colours} colours
+ * @param {"linear" | "log"} scale
+ * @returns {Paint}
+ */
+export function paintOf(tile, colours, scale) {
+  const range = rangeOf(tile.values ? tile.values.slice() : new Float32Array(0), scale);
+  return { colours, place: placeOn(range, scale) };
+}
 
 /**
  * Return the picture of a tile, one pixel for each value; made when it is asked for.
