@@ -37,7 +37,7 @@ inline void score(const float* key, int64_t stride, const float* query, int64_t 
     Vec sum[M][N] = {};
     for (int64_t i = 0; i < width; ++i) {
         Vec q[N];
-        for (int n = 0; n < N; ++n) q[n] = *(const Vec*)(query + i * ROWS + n * LANES);
+        for (int n = 0; n < N; ++n) q[n] = held(*(const Vec*)(query + i * ROWS + n * LANES));
         for (int m = 0; m < M; ++m) {
             const Vec k = all(key[m * stride + i]);
             for (int n = 0; n < N; ++n) sum[m][n] += k * q[n];
@@ -54,7 +54,7 @@ inline void gather(const float* value, int64_t stride, const Vec* weight, int co
     Vec sum[M][N] = {};
     for (int c = 0; c < count; ++c) {
         Vec w[N];
-        for (int n = 0; n < N; ++n) w[n] = weight[c * WIDE + n];
+        for (int n = 0; n < N; ++n) w[n] = held(weight[c * WIDE + n]);
         for (int m = 0; m < M; ++m) {
             const Vec v = all(value[c * stride + m]);
             for (int n = 0; n < N; ++n) sum[m][n] += v * w[n];
@@ -90,15 +90,18 @@ class Rows {
         take_spans();
     }
 
-    // Makes the scores of `size` keys from `from` on.
-    Vec* scores(int64_t from, int size) {
-        if (wide == 1) multiply<1>(from, size);
-        else if (wide == 2) multiply<2>(from, size);
-        else multiply<3>(from, size);
-        if (p.bias) add_bias(from, size);
-        hide(from, size);
-        return tile_.data;
+    // Makes the scores of `size` keys from `from` on, in `tile` where one is given.
+    Vec* scores(int64_t from, int size, Vec* tile = nullptr) {
+        if (!tile) tile = tile_.data;
+        if (wide == 1) multiply<1>(from, size, tile);
+        else if (wide == 2) multiply<2>(from, size, tile);
+        else multiply<3>(from, size, tile);
+        if (p.bias) add_bias(from, size, tile);
+        hide(from, size, tile);
+        return tile;
     }
+
+    Vec* tile() { return tile_.data; }
 
     const HeedmapProblem& p;
     const float magnitude;  // the scale without its sign
@@ -110,13 +113,13 @@ class Rows {
 
   private:
     template <int N>
-    void multiply(int64_t from, int size) {
+    void multiply(int64_t from, int size, Vec* tile) {
         const int64_t stride = p.key_strides[2];
         int c = 0;
         for (; c + TALL <= size; c += TALL)
-            score<N, TALL>(key + (from + c) * stride, stride, query_.data, p.width, tile_.data + c * WIDE);
+            score<N, TALL>(key + (from + c) * stride, stride, query_.data, p.width, tile + c * WIDE);
         for (; c < size; ++c)
-            score<N, 1>(key + (from + c) * stride, stride, query_.data, p.width, tile_.data + c * WIDE);
+            score<N, 1>(key + (from + c) * stride, stride, query_.data, p.width, tile + c * WIDE);
     }
 
     // The stretch of keys of each row, and of all of them. Rows that do not exist see what all see.
@@ -137,13 +140,13 @@ class Rows {
         whole_from_ = late, whole_to_ = early;
     }
 
-    void hide(int64_t from, int size) {
+    void hide(int64_t from, int size, Vec* tile) {
         if (from < whole_from_ || from + size - 1 > whole_to_) {
             for (int c = 0; c < size; ++c)
                 for (int n = 0; n < wide; ++n) {
                     const Ints k = Ints{} + (int32_t)(from + c);
                     const Ints f = *(const Ints*)(first_ + n * LANES), l = *(const Ints*)(last_ + n * LANES);
-                    Vec& s = tile_.data[c * WIDE + n];
+                    Vec& s = tile[c * WIDE + n];
                     s = ((k < f) | (k > l)) ? all(NONE) : s;
                 }
         }
@@ -151,11 +154,11 @@ class Rows {
             const uint8_t* valid = p.valid + b * p.valid_stride + from;
             for (int c = 0; c < size; ++c)
                 if (!valid[c])
-                    for (int n = 0; n < wide; ++n) tile_.data[c * WIDE + n] = all(NONE);
+                    for (int n = 0; n < wide; ++n) tile[c * WIDE + n] = all(NONE);
         }
         if (p.visible) {
             const uint8_t* table = p.visible + b * p.visible_strides[0] + h * p.visible_strides[1];
-            float* flat = (float*)tile_.data;
+            float* flat = (float*)tile;
             for (int r = 0; r < count; ++r) {
                 const uint8_t* line = table + (start + r) * p.visible_strides[2] + from * p.visible_strides[3];
                 for (int c = 0; c < size; ++c)
@@ -164,9 +167,9 @@ class Rows {
         }
     }
 
-    void add_bias(int64_t from, int size) {
+    void add_bias(int64_t from, int size, Vec* tile) {
         const float* table = p.bias + b * p.bias_strides[0] + h * p.bias_strides[1];
-        float* flat = (float*)tile_.data;
+        float* flat = (float*)tile;
         for (int r = 0; r < count; ++r) {
             const float* line = table + (start + r) * p.bias_strides[2] + from * p.bias_strides[3];
             for (int c = 0; c < size; ++c) {
