@@ -16,6 +16,7 @@ from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights, Reading
 from heedmap.places import CELLS, Block
 from heedmap.precision import exactly
+from heedmap.problem import Problem
 from heedmap.reductions import Bins, top_of_tile
 from heedmap.stream import live_blocks, spread
 
@@ -121,20 +122,34 @@ def _reading(rule: LazyMatrix) -> Reading | None:
 
 def _at_once(reading: Reading, top: int, pool: tuple[int, int] | None) -> Answers:
     """Return all answers by our own kernel."""
-    batch, heads, queries, keys = reading.problem.extent
-    device, sides, numbers = reading.normalizer.device, None, None
-    if pool is not None:
-        sides = Bins(queries, min(queries, pool[0])), Bins(keys, min(keys, pool[1]))
-        numbers = sides[0].of(range(queries), device), sides[1].of(range(keys), device)
-    known = reading.normalizer.view(batch, heads, queries)
-    received, entropy, (weights, places), pooled = native.statistics(
-        reading.problem, known, top=top, bins=numbers
-    )
+    sides = _sides(reading.problem, pool)
+    found = native.statistics(reading.problem, reading.normalizer, _wanted(sides, top))
+    return _answers(found, sides)
+
+
+def _sides(problem: Problem, pool: tuple[int, int] | None) -> tuple[Bins, Bins] | None:
+    if pool is None:
+        return None
+    _, _, queries, keys = problem.extent
+    return Bins(queries, min(queries, pool[0])), Bins(keys, min(keys, pool[1]))
+
+
+def _wanted(sides: tuple[Bins, Bins] | None, top: int) -> native.Wanted:
+    bins = None
+    if sides is not None:
+        rows, columns = (side.of(range(side.size), torch.device("cpu")) for side in sides)
+        bins = rows, columns
+    return native.Wanted(received=True, entropy=True, top=top, bins=bins, sums=bins is not None)
+
+
+def _answers(found: native.Found, sides: tuple[Bins, Bins] | None) -> Answers:
+    assert found.received is not None
+    assert found.entropy is not None
+    pooled = found.sums
     if sides is not None and pooled is not None:
-        down, across = (side.counts(device) for side in sides)
+        down, across = (side.counts(pooled.device) for side in sides)
         pooled = pooled / (down[:, None] * across)
-    asked = (weights, places) if top else (None, None)
-    return Answers(received, entropy, *asked, pooled)
+    return Answers(found.received, found.entropy, found.top_weights, found.top_keys, pooled)
 
 
 def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:

@@ -75,20 +75,27 @@ static void one_round() {
 
     const int64_t down = between(1, (int)queries), across = between(1, (int)keys);
     const int64_t top = between(0, (int)std::min<int64_t>(9, keys));
-    std::vector<float> received(batch * heads * keys), entropy(rows), weights(rows * top);
-    std::vector<float> pooled(batch * heads * down * across);
-    std::vector<int64_t> found(rows * top);
+    const int64_t first_matrix = between(0, (int)(batch * heads) - 1);
+    const int64_t matrices = between(1, (int)(batch * heads - first_matrix)), some = matrices * queries;
+    std::vector<float> received(matrices * keys), entropy(some), weights(some * top);
+    std::vector<float> pooled(matrices * down * across), largest(pooled.size());
+    std::vector<int64_t> found(some * top);
     const auto row_bins = bins(queries, down), column_bins = bins(keys, across);
     HeedmapStatistics s{};
-    s.log_normalizer = normalizer.data();
+    s.first_matrix = first_matrix, s.matrices = matrices;
+    std::vector<float> known(normalizer.begin() + first_matrix * queries, normalizer.begin() + first_matrix * queries + some);
+    s.log_normalizer = known.data();
     if (perhaps()) s.received = received.data();
     if (perhaps()) s.entropy = entropy.data();
-    if (perhaps()) {
-        s.pooled = pooled.data(), s.pooled_rows = down, s.pooled_columns = across;
+    if (perhaps()) s.pooled = pooled.data();
+    if (perhaps()) s.largest = largest.data();
+    if (s.pooled || s.largest) {
+        s.pooled_rows = down, s.pooled_columns = across;
         s.row_bins = row_bins.data(), s.column_bins = column_bins.data();
     }
     s.top = top, s.top_weights = weights.data(), s.top_keys = found.data();
-    if (heedmap_statistics(&p, &s)) std::abort();
+    std::vector<float> some_output(some * value_width);
+    if (heedmap_statistics(&p, &s, perhaps() ? some_output.data() : nullptr, perhaps())) std::abort();
     for (int64_t place : found)
         if (place < 0 || place >= keys) std::abort();
 

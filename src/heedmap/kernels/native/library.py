@@ -48,13 +48,14 @@ class Problem(ctypes.Structure):
 
 
 class Statistics(ctypes.Structure):
-    """Where statistics go; see ``statistics.cpp``."""
+    """Where statistics go; see ``gathered.hpp``."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("log_normalizer", "received", "entropy", "pooled")),
-        *((name, ctypes.c_void_p) for name in ("row_bins", "column_bins", "top_weights")),
-        ("top_keys", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("largest", "row_bins", "column_bins")),
+        *((name, ctypes.c_void_p) for name in ("top_weights", "top_keys")),
         *((name, ctypes.c_int64) for name in ("pooled_rows", "pooled_columns", "top")),
+        *((name, ctypes.c_int64) for name in ("first_matrix", "matrices")),
     )
 
 

@@ -27,30 +27,30 @@ def is_simple(problem: Problem) -> bool:
     return tables <= 1 and all(isinstance(part, kinds) for part in parts)
 
 
-def hidden_of(problem: Problem) -> Hidden:
-    """Return what the mask of a problem hides."""
-    _, _, queries, keys = problem.extent
+def hidden_of(problem: Problem, rows: range) -> Hidden:
+    """Return what the mask of a problem hides from some of its queries."""
+    keys, lines = problem.extent.keys, slice(rows.start, rows.stop)
     first = last = valid = visible = None
     for part in parts_of(problem.mask):
         low = high = None
         if isinstance(part, Causal | Window):
-            place = (torch.arange(queries) + part.offset)[None, None]
+            place = (torch.arange(rows.start, rows.stop) + part.offset)[None, None]
             if isinstance(part, Causal):
                 high = place
             else:
                 low = None if part.before is None else place - part.before
                 high = None if part.after is None else place + part.after
         elif isinstance(part, Spans):
-            low, high = part.first, part.last
+            low, high = part.first[..., lines], part.last[..., lines]
             valid = _both(valid, part.valid)
         elif isinstance(part, Padding):
             valid = _both(valid, part.valid)
         elif isinstance(part, Visible):
-            visible = part.table
+            visible = part.table if part.table.shape[2] == 1 else part.table[:, :, lines]
         first = low if first is None else first if low is None else torch.maximum(first, low)
         last = high if last is None else last if high is None else torch.minimum(last, high)
     if first is not None or last is not None:
-        nothing = torch.zeros((1, 1, queries), dtype=torch.long)
+        nothing = torch.zeros((1, 1, len(rows)), dtype=torch.long)
         first = nothing if first is None else first
         last = nothing + (keys - 1) if last is None else last
         first, last = torch.broadcast_tensors(first.clamp(0, keys), last.clamp(-1, keys - 1))

@@ -1,0 +1,305 @@
+// Sums, entropies, the strongest keys and pictures of a block of rows, tile by tile.
+
+#pragma once
+
+#include "rows.hpp"
+
+// Where statistics go; null for what is not asked for. Pictures must be 0 before.
+struct HeedmapStatistics {
+    float* log_normalizer;  // [matrices, query]
+    float* received;        // [matrices, key]
+    float* entropy;         // [matrices, query]
+    float* pooled;          // [matrices, pooled_rows, pooled_columns]: sums of blocks, and
+    float* largest;         // the largest weight of each
+    const int32_t* row_bins;     // [query]: which row of a picture a query falls into
+    const int32_t* column_bins;  // [key]
+    float* top_weights;          // [matrices, query, top]
+    int64_t* top_keys;
+    int64_t pooled_rows, pooled_columns, top;
+    int64_t first_matrix, matrices;  // which ones of batch × heads
+};
+
+namespace heedmap {
+
+struct Sum {
+    static Vec of(Vec a, Vec b) { return a + b; }
+    static float of(float a, float b) { return a + b; }
+};
+
+// Of numbers that are not negative; what is not a number is larger than all.
+struct Largest {
+    static Vec of(Vec a, Vec b) { return (Vec)((Bits)a > (Bits)b ? (Bits)a : (Bits)b); }
+    static float of(float a, float b) { return a > b || std::isnan(a) ? a : b; }
+};
+
+// One picture: what a block of rows has in each cell of it.
+template <typename How>
+class Picture {
+  public:
+    Picture(const HeedmapStatistics& wanted, float* picture)
+        : s(wanted), picture_(picture), columns_(picture ? padded(s.pooled_columns) : 0),
+          lines_(ROWS * columns_), waiting_(WIDE * LANES) {}
+
+    explicit operator bool() const { return picture_; }
+
+    void begin(int64_t matrix, int64_t start, int count) {
+        matrix_ = matrix, count_ = count, group_ = 0;
+        first_bin_ = s.row_bins[start];
+        for (int r = 0; r < count; ++r) bin_of_[r] = s.row_bins[start + r] - first_bin_;
+        std::fill_n(lines_.data, (bin_of_[count - 1] + 1) * columns_, 0.0f);
+        std::fill_n(waiting_.data, WIDE * LANES, Vec{});
+    }
+
+    template <int N>
+    void add(const Vec* tile, int64_t from, int size) {
+        const int32_t* bins = s.column_bins + from;
+        for (int c = 0; c < size;) {
+            const int32_t bin = bins[c];
+            Vec found[N] = {};
+            for (; c < size && bins[c] == bin; ++c)
+                for (int n = 0; n < N; ++n) found[n] = How::of(found[n], tile[c * WIDE + n]);
+            if (bin / LANES != group_) enter<N>(bin / LANES);
+            for (int n = 0; n < N; ++n) {
+                Vec& cell = waiting_.data[n * LANES + bin % LANES];
+                cell = How::of(cell, found[n]);
+            }
+        }
+    }
+
+    // Writes what is whole. A bin at either end of the block may have rows in the next one, too:
+    // those two lines are left in `edges`.
+    template <int N>
+    void finish(float* edges) {
+        enter<N>(0);
+        const int64_t columns = s.pooled_columns;
+        const int32_t last = bin_of_[count_ - 1];
+        std::copy_n(lines_.data, columns, edges);
+        std::fill_n(edges + columns, columns, 0.0f);
+        if (last) std::copy_n(lines_.data + last * columns_, columns, edges + columns);
+        float* out = picture_ + (matrix_ * s.pooled_rows + first_bin_) * columns;
+        for (int32_t bin = 1; bin < last; ++bin)
+            std::copy_n(lines_.data + bin * columns_, columns, out + bin * columns);
+    }
+
+    // Adds the two lines that a block from row `start` to `end` has left.
+    static void join(const HeedmapStatistics& s, float* picture, int64_t matrix, int64_t start,
+                     int64_t end, const float* edges) {
+        for (const int64_t row : {start, end}) {
+            float* line = picture + (matrix * s.pooled_rows + s.row_bins[row]) * s.pooled_columns;
+            for (int64_t i = 0; i < s.pooled_columns; ++i) line[i] = How::of(line[i], edges[i]);
+            edges += s.pooled_columns;
+        }
+    }
+
+  private:
+    // Bins of columns wait until there is one for each lane: rows are then joined by whole vectors.
+    template <int N>
+    void enter(int32_t group) {
+        for (int n = 0; n < N; ++n) {
+            Vec* lines = waiting_.data + n * LANES;
+            transpose(lines);
+            const int end = std::min(LANES, count_ - n * LANES);
+            const int32_t* bins = bin_of_ + n * LANES;
+            for (int r = 0; r < end;) {
+                const int32_t bin = bins[r];
+                Vec& cells = *(Vec*)(lines_.data + bin * columns_ + group_ * LANES);
+                Vec found = lines[r++];
+                for (; r < end && bins[r] == bin; ++r) found = How::of(found, lines[r]);
+                cells = How::of(cells, found);
+            }
+            std::fill_n(lines, LANES, Vec{});
+        }
+        group_ = group;
+    }
+
+    const HeedmapStatistics& s;
+    float* picture_;
+    const int64_t columns_;
+    Buffer<float> lines_;
+    Buffer<Vec> waiting_;
+    int32_t bin_of_[ROWS];
+    int64_t matrix_ = 0;
+    int32_t first_bin_ = 0, group_ = 0;
+    int count_ = 0;
+};
+
+// For each row the largest weights in order; of equal ones the earlier key comes first.
+class Top {
+  public:
+    explicit Top(const HeedmapStatistics& wanted)
+        : s(wanted), weights_(s.top * ROWS), places_(s.top * ROWS),
+          foreseen_(s.top <= MOST ? s.top * WIDE : 0) {}
+
+    explicit operator bool() const { return s.top; }
+
+    void begin() {
+        std::fill_n(held_, ROWS, 0);
+        std::fill_n(least_, WIDE, Vec{});
+    }
+
+    void expect_nothing() {
+        if (s.top <= MOST) std::fill_n(foreseen_.data, s.top * WIDE, all(NONE));
+    }
+
+    // Learns the largest score of each of some chunks: so many as are sought are at least so large.
+    template <int N>
+    void foresee(const Vec* tops, int chunks) {
+        if (s.top > MOST) return;
+        for (int i = 0; i < chunks; ++i)
+            for (int n = 0; n < N; ++n) {
+                Vec x = tops[i * WIDE + n];
+                if (!greater(x, foreseen_.data[(s.top - 1) * WIDE + n])) continue;
+                for (int64_t at = 0; at < s.top; ++at) {
+                    Vec& best = foreseen_.data[at * WIDE + n];
+                    const Vec larger_one = larger(x, best);
+                    x = smaller(x, best), best = larger_one;
+                }
+            }
+    }
+
+    // Passes over what is less than was foreseen. The power is rounded, and may go down by a little
+    // where the score goes up.
+    void pass_over(const Vec* anchor, Vec unit) {
+        if (s.top > MOST) return;
+        for (int n = 0; n < WIDE; ++n) {
+            const Vec least = power_of_two((foreseen_.data[(s.top - 1) * WIDE + n] - anchor[n]) * unit);
+            least_[n] = least * all(0.99999f);
+        }
+    }
+
+    template <int N>
+    void add(const Vec* tile, int64_t from, int size) {
+        for (int c = 0; c < size; ++c)
+            for (int n = 0; n < N; ++n) {
+                const float* cell = (const float*)(tile + c * WIDE + n);
+                unsigned better = greater(tile[c * WIDE + n], least_[n]);
+                for (; better; better &= better - 1) {
+                    const int lane = __builtin_ctz(better);
+                    insert(n * LANES + lane, cell[lane], from + c);
+                }
+            }
+    }
+
+    // Behind the weights above 0 come keys of weight 0, in their order.
+    void finish(int64_t line, int count) {
+        for (int row = 0; row < count; ++row) {
+            float* weights = s.top_weights + (line + row) * s.top;
+            int64_t* places = s.top_keys + (line + row) * s.top;
+            const int64_t* found = places_.data + row * s.top;
+            std::copy_n(weights_.data + row * s.top, held_[row], weights);
+            std::copy_n(found, held_[row], places);
+            int64_t next = 0;
+            for (int64_t i = held_[row]; i < s.top; ++i, ++next) {
+                while (std::find(found, found + held_[row], next) != found + held_[row]) ++next;
+                weights[i] = 0, places[i] = next;
+            }
+        }
+    }
+
+  private:
+    static constexpr int64_t MOST = 32;  // up to how many sought ones it is worth while to foresee
+
+    void insert(int row, float weight, int64_t place) {
+        float* weights = weights_.data + row * s.top;
+        int64_t* places = places_.data + row * s.top;
+        int64_t at = held_[row] < s.top ? held_[row]++ : s.top - 1;
+        for (; at > 0 && weights[at - 1] < weight; --at)
+            weights[at] = weights[at - 1], places[at] = places[at - 1];
+        weights[at] = weight, places[at] = place;
+        if (held_[row] == s.top) ((float*)least_)[row] = weights[s.top - 1];
+    }
+
+    const HeedmapStatistics& s;
+    Buffer<float> weights_;
+    Buffer<int64_t> places_;
+    Buffer<Vec> foreseen_;
+    Vec least_[WIDE];
+    int64_t held_[ROWS];
+};
+
+// All statistics of a block of rows as they grow.
+class Gathered {
+  public:
+    Gathered(const HeedmapProblem& problem, const HeedmapStatistics& wanted)
+        : top(wanted), sums(wanted, wanted.pooled), maxima(wanted, wanted.largest), p(problem),
+          s(wanted) {}
+
+    // Starts on rows whose log-normaliser is known.
+    void begin(const Rows& rows, int64_t matrix) {
+        line_ = matrix * p.queries + rows.start;
+        unit_ = all(rows.per_unit * LOG2_E);
+        for (int r = 0; r < ROWS; ++r) {
+            // A row that does not exist, or sees nothing, has weights 0.
+            const float known = r < rows.count ? s.log_normalizer[line_ + r] : NONE;
+            ((float*)anchor_)[r] = known == NONE ? -NONE : known / rows.per_unit;
+        }
+        std::fill_n(entropy_, WIDE, Vec{});
+        if (sums) sums.begin(matrix, rows.start, rows.count);
+        if (maxima) maxima.begin(matrix, rows.start, rows.count);
+        if (top) top.begin();
+    }
+
+    void pass_over_what_is_less() {
+        if (top) top.pass_over(anchor_, unit_);
+    }
+
+    // Takes in a tile of scores, of which it makes weights.
+    template <int N>
+    void add(Vec* tile, int64_t from, int size, float* received) {
+        // Each tile has a sum of its own: thousands of small terms would be lost one by one.
+        Vec entropy[N] = {};
+        for (int c = 0; c < size; ++c)
+            for (int n = 0; n < N; ++n) {
+                Vec& cell = tile[c * WIDE + n];
+                const Vec power = (cell - anchor_[n]) * unit_;
+                cell = power_of_two(power);
+                // A weight of 0 has no part in the entropy, and 0 · -inf is not a number.
+                entropy[n] -= cell * larger(all(-127.0f), power);
+            }
+        for (int n = 0; n < N; ++n) entropy_[n] += entropy[n];
+        if (received) add_received<N>(tile, size, received + from);
+        if (sums) sums.template add<N>(tile, from, size);
+        if (maxima) maxima.template add<N>(tile, from, size);
+        if (top) top.add<N>(tile, from, size);
+    }
+
+    template <int N>
+    void finish(const Rows& rows, float* sum_edges, float* maximum_edges) {
+        for (int r = 0; s.entropy && r < rows.count; ++r)
+            s.entropy[line_ + r] = ((float*)entropy_)[r] * LN_2;
+        if (sums) sums.template finish<N>(sum_edges);
+        if (maxima) maxima.template finish<N>(maximum_edges);
+        if (top) top.finish(line_, rows.count);
+    }
+
+    Top top;
+    Picture<Sum> sums;
+    Picture<Largest> maxima;
+
+  private:
+    template <int N>
+    void add_received(const Vec* tile, int size, float* received) {
+        int c = 0;
+        for (; c + LANES <= size; c += LANES) {
+            Vec lines[LANES];
+            for (int i = 0; i < LANES; ++i) lines[i] = over_rows<N>(tile + (c + i) * WIDE);
+            Loose& sum = *(Loose*)(received + c);
+            sum += sums_of(lines);
+        }
+        for (; c < size; ++c) received[c] += sum_of(over_rows<N>(tile + c * WIDE));
+    }
+
+    template <int N>
+    static Vec over_rows(const Vec* cells) {
+        Vec sum = cells[0];
+        for (int n = 1; n < N; ++n) sum += cells[n];
+        return sum;
+    }
+
+    const HeedmapProblem& p;
+    const HeedmapStatistics& s;
+    Vec anchor_[WIDE], entropy_[WIDE], unit_;
+    int64_t line_ = 0;
+};
+
+}  // namespace heedmap
