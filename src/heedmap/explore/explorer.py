@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
@@ -29,6 +29,9 @@ LIVE_CELLS = 1 << 24
 
 LIVE_NORMALIZERS = 1 << 28
 """Up to how many cells are computed for log-normalisers while somebody waits for a tile."""
+
+WAIT_SECONDS = 0.02
+"""How long between two looks at how far a pass has come."""
 
 TILE_BYTES = 64 << 20
 """How much memory the tiles take that were asked for last."""
@@ -224,8 +227,6 @@ class Explorer:
 
     def _ready(self, side: Side, layer: int, head: int, stop: Stop) -> Head:
         """Return a map that can be asked for a line, once it can."""
-        if side not in get_args(Side):
-            raise ArgumentError(f"side must be rows or columns; got {side!r}.")
         found = self._head(layer, head)
         while (
             side == "columns" and not _is_small(found) and self._is_on_the_way(found, layer, head)

@@ -82,5 +82,5 @@ def require_number(name: str, number: int, count: int) -> None:
         ArgumentError: naming it and the numbers that there are.
     """
     if not 0 <= number < count:
-        there_are = f"0 to {count - 1}" if count else "of something; there is none"
+        there_are = f"0 to {count - 1}" if count else "a number, and there is none"
         raise ArgumentError(f"{name} must be {there_are}; got {number}.")

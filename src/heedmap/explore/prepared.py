@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from heedmap.explore import softmax
+from heedmap.explore.stopping import require_wanted
 from heedmap.kernels import tiles
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import FAR, LazyWeights
@@ -21,6 +22,9 @@ from heedmap.problem import Problem
 
 STEP = 256
 """How many rows get their log-normalisers at a time: some milliseconds at 100,000 keys."""
+
+FINE_STEP = 32
+"""The same of rows that need float64."""
 
 
 def prepare(rule: LazyMatrix) -> LazyMatrix:
@@ -75,8 +79,9 @@ class Normalizers:
         here = slice(rows.start, rows.stop)
         # Not a number is not far: it stays what it is. No row of any map has infinity.
         ready = ~self.is_far(found) & (found != torch.inf)
-        self.values[here] = torch.where(ready, found.double(), self.values[here])
-        self.is_ready[here] |= ready
+        with self._lock:
+            self.values[here] = torch.where(ready, found.double(), self.values[here])
+            self.is_ready[here] |= ready
 
     def missing(self, rows: Index) -> int:
         """Return how many of these rows are not ready."""
@@ -103,13 +108,18 @@ class Normalizers:
         wanted = rows if len(numbers) == len(rows) else numbers
         found = softmax.sweep(self.given.problem, self.matrix, wanted).normalizer.double()
         far = self.is_far(found)
-        if bool(far.any()):
+        self._keep(numbers[~far], found[~far])
+        for part in numbers[far].split(FINE_STEP):
+            require_wanted()
             fine, one = self.given.fine(self.matrix), range(self.matrix, self.matrix + 1)
-            exact = tiles.log_normalizer(fine, one, numbers[far])
-            found[far] = exact[0]
-            self.lacking[numbers[far]] = tiles.remainder(fine, exact, one, numbers[far])[0].float()
-        self.values[numbers] = found
-        self.is_ready[numbers] = True
+            exact = tiles.log_normalizer(fine, one, part)
+            self.lacking[part] = tiles.remainder(fine, exact, one, part)[0].float()
+            self._keep(part, exact[0])
+
+    def _keep(self, rows: Tensor, values: Tensor) -> None:
+        # In this order, so that who finds a row ready finds it right.
+        self.values[rows] = values
+        self.is_ready[rows] = True
 
     def is_far(self, values: Float[Tensor, " rows"]) -> Bool[Tensor, " rows"]:
         """Return which log-normalisers belong to scores that want the digits of float64."""

@@ -82,8 +82,8 @@ def sweep(problem: Problem, matrix: int, rows: Index, side: int | None = None) -
     for peak, (place, sums, maxima) in zip(peaks, pictures, strict=True):
         share = torch.exp2(_anchor(peak) - _anchor(logarithm))[:, None]
         here = slice(place, place + sums.shape[1])
-        whole[0, :, here] = shrink(sums.mul_(share), side, 1, "sum")
-        whole[1, :, here] = shrink(maxima.mul_(share), side, 1, "max")
+        whole[0, :, here] = shrink(sums * share, side, 1, "sum")
+        whole[1, :, here] = shrink(maxima * share, side, 1, "max")
     return Swept(logarithm / LOG2_E, *whole)
 
 

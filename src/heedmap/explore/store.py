@@ -47,7 +47,7 @@ def cache_folder() -> Path | None:
 def load(folder: Path | None, head: Head) -> Pyramid | None:
     """Return the pyramid of a map if it was kept, and give the map its log-normalisers."""
     path = _path(folder, head)
-    if path is None or not path.is_file():
+    if path is None or not os.path.isfile(path):
         return None
     pyramid, known = Pyramid(head.queries, head.keys), _normalizers_of(head)
     try:
