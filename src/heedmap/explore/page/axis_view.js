@@ -28,7 +28,7 @@ export class AxisView {
   makeRoom() {
     const { stage, queries, keys } = this.#page;
     const narrow = this.#page.root.clientWidth < NARROW;
-    const across = queries.kind === "token" ? (narrow ? 76 : 104) : narrow ? 52 : 68;
+    const across = queries.kind === "token" ? (narrow ? 76 : 104) : narrow ? 60 : 68;
     stage.element.style.setProperty("--queries-width", `${across}px`);
     stage.element.style.setProperty("--keys-height", keys.kind === "token" ? "92px" : "44px");
   }

@@ -32,7 +32,7 @@ export function listenToPointers(page, told) {
   };
 
   map.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || isControl(event.target, map)) {
+    if (event.button !== 0) {
       return;
     }
     map.setPointerCapture(event.pointerId);
@@ -49,7 +49,7 @@ export function listenToPointers(page, told) {
   map.addEventListener("pointermove", (event) => {
     const place = placeOf(event);
     const before = pointers.get(event.pointerId);
-    if (event.pointerType === "mouse" && !isControl(event.target, map)) {
+    if (event.pointerType === "mouse") {
       told.onHover(...place);
     }
     if (!before) {
@@ -106,9 +106,7 @@ export function listenToPointers(page, told) {
   );
 
   map.addEventListener("dblclick", (event) => {
-    if (!isControl(event.target, map)) {
-      stage.zoomBy(event.shiftKey ? -1 : 1, ...placeOf(event));
-    }
+    stage.zoomBy(event.shiftKey ? -1 : 1, ...placeOf(event));
   });
 }
 
@@ -132,12 +130,4 @@ function pinch(stage, pointers, moved, place) {
   stage.moveTo(
     frame.zoomedTo(frame.zoom + levels, (place[0] + other[0]) / 2, (place[1] + other[1]) / 2),
   );
-}
-
-/**
- * @param {EventTarget | null} target
- * @param {HTMLElement} map
- */
-function isControl(target, map) {
-  return target instanceof Element && target.closest("button") !== null && map.contains(target);
 }

@@ -115,7 +115,7 @@ export class Strip {
     for (let bin = 0; bin < values.length; bin += 1) {
       const value = values[bin];
       const start = row ? frame.left(first + bin * cells) : frame.top(first + bin * cells);
-      const size = Math.max(1, cells * (row ? frame.across : frame.down) - (cells === 1 ? 0.5 : 0));
+      const size = Math.max(1, cells * (row ? frame.across : frame.down) - (cells === 1 && frame.across >= 4 ? 0.5 : 0));
       context.fillStyle = value === null ? css(missing) : row ? inks.query : inks.key;
       const long = value === null ? room : value > 0 ? Math.max(1, place(value) * room) : 0;
       if (row) {

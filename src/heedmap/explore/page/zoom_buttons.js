@@ -1,4 +1,4 @@
-/** The buttons on the map: nearer, farther, all of it, and marking a block. */
+/** The buttons on the map, or below it where that is small: nearer, farther, all of it, and marking a block. */
 
 import { make } from "./dom.js";
 import { button } from "./controls.js";
@@ -19,7 +19,7 @@ export function addZoomButtons(page) {
   };
   store.on(["brushing"], update);
   update();
-  stage.map.append(
+  stage.element.append(
     make(
       "div",
       { class: "hm-map-buttons" },
