@@ -1,9 +1,9 @@
 """The live map in a notebook's cell."""
 
 import threading
-from types import SimpleNamespace
 from typing import Any
 
+import IPython
 import pytest
 import torch
 
@@ -18,7 +18,7 @@ def test_in_a_notebook_a_map_explores_itself_without_a_port(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell = type("ZMQInteractiveShell", (), {})()
-    monkeypatch.setitem(showing.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
     before = set(threading.enumerate())
     widget = heedmap.attention(*torch.randn(3, 6, 4))[1].explore()
     told: list[dict[str, Any]] = []

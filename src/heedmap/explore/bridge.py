@@ -9,6 +9,7 @@ true}``.
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -52,7 +53,9 @@ class Bridge:
 
     def close(self) -> None:
         """End whatever is under way, and the thread."""
-        self._loop.call_soon_threadsafe(self._closing.set)
+        # A loop that has ended has been closed.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._closing.set)
         self._desk.close(Limits().stop_seconds)
         self._thread.join()
         self._explorer.close()

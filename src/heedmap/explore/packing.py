@@ -16,6 +16,8 @@ from torch import Tensor
 from heedmap.explore.raw import view_of
 
 ALIGNED = 4
+SMALLEST = 2.0**-24
+"""The smallest number of half precision above 0."""
 
 
 class Pack:
@@ -49,10 +51,12 @@ class Pack:
         """Add weights, and return what the index must say of them."""
         finite = weights[weights.isfinite()]
         largest = float(finite.max()) if finite.numel() else 0.0
-        scaled = (weights.float() / (largest or 1.0)).half().contiguous()
+        scaled = (weights.float() / (largest or 1.0)).half()
+        # Exactly 0 is for what a mask hides.
+        scaled[(scaled == 0) & (weights > 0)] = SMALLEST
         rows, columns = weights.shape
         said = {"largest": largest, "rows": rows, "columns": columns}
-        return self.add(bytes(view_of(scaled))) | said
+        return self.add(_bytes_of(scaled)) | said
 
     def add_strongest(
         self,
@@ -63,8 +67,8 @@ class Pack:
         """Add the strongest weights of each row or column, their positions, and all sums."""
         return {
             "weights": self.add_weights(weights),
-            "positions": self.add(bytes(view_of(positions.to(torch.int32).contiguous()))),
-            "sums": self.add(bytes(view_of(sums.float().contiguous()))),
+            "positions": self.add(_bytes_of(positions.to(torch.int32))),
+            "sums": self.add(_bytes_of(sums.float())),
         }
 
     def content(self) -> bytes:
@@ -72,3 +76,8 @@ class Pack:
         head = json.dumps(self.index, separators=(",", ":"), allow_nan=False).encode()
         head += b" " * (-len(head) % ALIGNED)
         return b"".join([struct.pack("<I", len(head)), head, *self._pieces])
+
+
+def _bytes_of(tensor: Tensor) -> bytes:
+    tensor = tensor.contiguous()
+    return view_of(tensor).tobytes()

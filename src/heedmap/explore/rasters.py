@@ -83,12 +83,12 @@ def _whole(
     side: int,
 ) -> Float[Tensor, "rows columns"]:
     down, across = (max(1, -(-size // (side * TILE))) for size in (queries, keys))
-    return torch.cat(
-        [
-            torch.cat([_decode(explorer.tile(*name, zoom, x, y)) for x in range(across)], dim=1)
-            for y in range(down)
-        ]
-    )
+    lines = [
+        torch.cat([_decode(explorer.tile(*name, zoom, x, y)) for x in range(across)], dim=1)
+        for y in range(down)
+    ]
+    # The one tile of a map without positions has a size all the same.
+    return torch.cat(lines)[: -(-queries // side), : -(-keys // side)]
 
 
 def _decode(tile: bytes) -> Float[Tensor, "rows columns"]:
