@@ -15,12 +15,17 @@ from heedmap import AttentionMap
 from heedmap.axes import Axis
 from heedmap.explore.asgi import App, Message
 from heedmap.explore.explorer import Explorer
+from heedmap.explore.limits import Limits
 from heedmap.explore.running import Running
 from heedmap.explore.scene import Media, Scene, SceneLayer
 from heedmap.explore.stopping import Stopped
 
 PATIENCE_SECONDS = 10.0
 """How long a test waits for what must come, before it fails."""
+
+SHORT = Limits(head_seconds=0.3, body_seconds=0.3, unread_seconds=0.3, max_connections=80)
+SOUND = bytes(range(256)) * 40_000
+"""10 MB: more than lies in the buffers of a connection."""
 
 
 def small_scene(media: tuple[Media, ...] = ()) -> Scene:
