@@ -17,8 +17,9 @@ from heedmap.explore.grid import require_number
 from heedmap.explore.heads import Head
 from heedmap.explore.pictures import STEP
 from heedmap.explore.pyramid import Pyramid
+from heedmap.explore.softmax import CELLS
 from heedmap.explore.stopping import require_wanted
-from heedmap.places import CELLS, split
+from heedmap.places import split
 
 Side = Literal["rows", "columns"]
 

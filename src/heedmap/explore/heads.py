@@ -10,7 +10,7 @@ from torch import Tensor
 from heedmap.explore import softmax
 from heedmap.explore.fingerprint import fingerprint
 from heedmap.explore.prepared import Normalizers, Prepared
-from heedmap.explore.softmax import Swept
+from heedmap.kernels import native
 from heedmap.lazy import LazyMatrix, Selection
 from heedmap.places import Index
 
@@ -49,22 +49,41 @@ class Head:
         """Return how many of these rows cost a pass over all keys before anything is known."""
         return 0 if self.normalizers is None else self.normalizers.missing(rows)
 
-    def sweep(self, rows: range, side: int) -> Swept | None:
-        """Return what one sweep finds of rows that are not ready, where it would be right.
+    def sums_and_maxima(self, rows: range, side: int) -> tuple[Tensor, Tensor] | None:
+        """Return those of all blocks of `side` × `side` cells of some rows, in one fast pass.
 
-        None where cells cost no log-normaliser, or need more digits than a sweep has.
+        None where there is none that would be right: for maps that were computed from others,
+        scores that need more digits, and what is not finite where something is hidden.
         """
-        if self._whole is None or not self.missing(rows):
+        if self._whole is None:
             return None
         weights, matrix = self._whole
-        if not weights.problem.clean:
-            # What is hidden would have to be cut out of the powers.
+        problem, normalizers = weights.problem, weights.normalizers(matrix)
+        problem.require_unchanged()
+        if not problem.clean:
             return None
-        weights.problem.require_unchanged()
-        swept = softmax.sweep(weights.problem, matrix, rows, side)
-        normalizers = weights.normalizers(matrix)
-        normalizers.take(rows, swept.normalizer)
-        return None if normalizers.missing(rows) else swept
+        if normalizers.missing(rows):
+            swept = softmax.sweep(problem, matrix, rows, side)
+            normalizers.take(rows, swept.normalizer)
+            if normalizers.missing(rows) or swept.sums is None or swept.maxima is None:
+                return None
+            return swept.sums, swept.maxima
+        known, lacking = normalizers.of(rows)
+        if lacking is not None or problem.query.dtype != torch.float32 or known.isnan().any():
+            return None
+        if not native.serves(problem, None):
+            return None
+        bins = torch.arange(len(rows)) // side, torch.arange(self.keys) // side
+        found = native.statistics(
+            problem,
+            known.float()[None],
+            native.Wanted(bins=bins, sums=True, maxima=True),
+            matrices=range(matrix, matrix + 1),
+            rows=rows,
+        )
+        assert found.sums is not None
+        assert found.maxima is not None
+        return found.sums[0], found.maxima[0]
 
     def row_sums(self, rows: range) -> Float[Tensor, " rows"] | None:
         """Return the sums of whole rows where they are known without making these."""

@@ -10,8 +10,9 @@ from torch import Tensor
 from heedmap.explore.grid import Place
 from heedmap.explore.heads import Head
 from heedmap.explore.shrinking import How, heights, shrink
+from heedmap.explore.softmax import CELLS
 from heedmap.explore.stopping import require_wanted
-from heedmap.places import CELLS, Index, split
+from heedmap.places import Index, split
 
 Statistic = Literal["mean", "max", "sum"]
 STATISTICS: tuple[Statistic, ...] = "mean", "max", "sum"
@@ -38,7 +39,7 @@ def exact(head: Head, place: Place, hows: Sequence[How]) -> list[Float[Tensor, "
     Raises:
         Stopped: if they are not wanted any more.
 
-    Cost: O(cells) time, a block of about a million cells in memory.
+    Cost: O(cells) time, a block of them in memory.
     """
     down, across = place.size
     side, columns = place.side, place.columns

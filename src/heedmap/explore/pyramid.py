@@ -1,7 +1,5 @@
 """The sums and maxima of small blocks of a whole map, of which its low levels are made."""
 
-from typing import cast
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -69,13 +67,11 @@ class Pyramid:
         side, first = self.side, self.lines
         last = min(first + max(ROWS // side, 1), self.pixels.shape[1])
         rows = range(first * side, min(last * side, self.queries))
-        swept = head.sweep(rows, side)
-        if swept is not None:
-            made = [swept.sums, swept.maxima]
-        else:
+        made = head.sums_and_maxima(rows, side)
+        if made is None:
             made = pictures.exact(head, Place(rows, range(self.keys), side), ("sum", "max"))
         for kept, new in zip(self.pixels, made, strict=True):
-            kept[first:last] = cast(Tensor, new)
+            kept[first:last] = new
         self.lines = last
 
     def picture(self, place: Place, statistic: Statistic) -> Float[Tensor, "down across"] | None:

@@ -16,8 +16,12 @@ from heedmap.explore.shrinking import shrink
 from heedmap.explore.stopping import require_wanted
 from heedmap.kernels import tiles
 from heedmap.kernels.tiles import LOG2_E
-from heedmap.places import CELLS, Index, pick, split
+from heedmap.places import Index, pick, split
 from heedmap.problem import Problem
+
+CELLS = 1 << 18
+"""About how many cells a block has: few enough for the cache of a core, which reads them again and
+again, and enough for fast products."""
 
 
 class Swept(NamedTuple):
