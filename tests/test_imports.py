@@ -5,6 +5,10 @@ import sys
 
 OPTIONAL = (
     "numpy",
+    "anywidget",
+    "httptools",
+    "starlette",
+    "uvicorn",
     "av",
     "kaldi_native_fbank",
     "matplotlib",

@@ -1,0 +1,104 @@
+"""``heedmap explore`` and ``heedmap look --html``, as people run them."""
+
+import signal
+import subprocess
+import sys
+import urllib.request
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import heedmap
+from heedmap.cli import DONE, WRONG_INPUT, main
+from heedmap.explore import showing
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "heedmap.cli", "explore", *arguments, "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_it_runs_until_ctrl_c() -> None:
+    with start("to be or not to be", "--model", "none") as running:
+        assert running.stdout
+        url = running.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        with opener.open(url) as page:
+            assert b'id="heedmap"' in page.read()
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=20)
+    assert (running.returncode, "Traceback" in told) == (DONE, False)
+
+
+@pytest.mark.slow
+def test_a_busy_port_is_named() -> None:
+    with start("to be", "--model", "none") as first:
+        assert first.stdout
+        port = first.stdout.readline().split(":")[2].split("/")[0]
+        with start("to be", "--model", "none", "--port", port) as second:
+            printed, told = second.communicate(timeout=60)
+        assert (second.returncode, printed) == (WRONG_INPUT, "")
+        assert port in told
+        first.terminate()
+        first.communicate(timeout=20)
+    assert first.returncode == DONE
+
+
+def test_what_a_recording_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+    with heedmap.watch(model) as seen:
+        model(torch.randn(1, 4, 8))
+    seen.save(tmp_path / "seen")
+    assert main(["explore", str(tmp_path / "seen"), "--layer", "0"]) == WRONG_INPUT
+    assert "--layer must not be given for a recording" in capsys.readouterr().err
+    assert main(["explore", "to be", "--media", "sound.wav"]) == WRONG_INPUT
+    assert "--media must be given for a recording" in capsys.readouterr().err
+    assert main(["explore", "to be", "--model", "none", "--host", "0.0.0.0"]) == WRONG_INPUT
+    assert "0.0.0.0" in capsys.readouterr().err
+
+
+def test_a_recording_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
+    with heedmap.watch(model) as seen:
+        model(torch.randn(1, 4, 8))
+    seen.save(tmp_path / "seen")
+    served = []
+    monkeypatch.setattr(showing, "serve", lambda explorer, **_: served.append(explorer.scene))
+    assert main(["explore", str(tmp_path / "seen"), "--query", "@2", "--no-browser"]) == DONE
+    assert (served[0].name, served[0].query) == ("seen", 2)
+
+
+def test_a_page_beside_the_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    look = ["look", "to be or not to be", "--model", "none", "--html", "map.html"]
+    assert main(look) == DONE
+    size = (tmp_path / "map.html").stat().st_size
+    assert 10_000 < size < 5_000_000
+    # Nothing is computed for a place that is taken.
+    capsys.readouterr()
+    assert main([*look, "-o", "other"]) != DONE
+    assert "the file must not exist yet; got map.html" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+def test_in_python_a_server_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(showing.webbrowser, "open", opened.append)
+    with heedmap.AttentionMap.from_weights(torch.eye(3)).explore() as running:
+        assert opened == [running.url]
+    with heedmap.watch(layer := nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()) as seen:
+        layer(torch.randn(1, 4, 8))
+    seen.explore().close()
+    assert len(opened) == 2
