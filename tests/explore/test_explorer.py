@@ -16,7 +16,7 @@ from torch import Tensor
 from heedmap import AttentionMap, Causal, Padding, Window
 from heedmap.errors import ArgumentError, UnsupportedError
 from heedmap.explore import explorer as module
-from heedmap.explore import passes, pyramid
+from heedmap.explore import heads, passes, pyramid
 from heedmap.explore.explorer import Explorer, Stopped
 from heedmap.explore.grid import zooms_of
 from heedmap.explore.pyramid import Pyramid
@@ -67,7 +67,7 @@ def explore(tmp_path: Path) -> Iterator[Callable[..., Explorer]]:
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let maps of some hundred positions need a pass."""
     monkeypatch.setattr(module, "LIVE_CELLS", 70_000)
-    monkeypatch.setattr(module, "LIVE_NORMALIZERS", 200_000)
+    monkeypatch.setattr(heads, "LIVE_CELLS", 200_000)
     monkeypatch.setattr(pyramid, "LEAST_SIDE", 2)
     monkeypatch.setattr(pyramid, "ROWS", 64)
 
@@ -283,18 +283,21 @@ def test_close_ends_a_pass_and_a_computation_that_are_under_way(
             time.sleep(0.001)
 
     monkeypatch.setattr(Pyramid, "fill_some", endless)
+    monkeypatch.setattr(module.figures, "cell", endless)
     assert explorer.progress(0, 0) == {"done": 0.0, "exact": False}
     assert begun.wait(5)
     ended: list[BaseException] = []
 
     def ask() -> None:
         try:
-            explorer.line("columns", 0, 0, 0, 0, T, 5)
+            explorer.cell(0, 0, 0, 0)
         except Stopped as error:
             ended.append(error)
 
+    begun.clear()
     asking = threading.Thread(target=ask)
     asking.start()
+    assert begun.wait(5)
     start = time.monotonic()
     explorer.close()
     asking.join(5)
@@ -464,7 +467,7 @@ def test_cells_rows_and_columns_are_those_of_the_matrix(
         found = explorer.line(side, 0, 0, number, first, stop, bins)["values"]
         edges = [first + i * (stop - first) // bins for i in range(bins + 1)]
         near(found, torch.stack([line[a:b].max() for a, b in pairwise(edges)]))
-        assert explorer.line(side, 0, 0, number, first, first, 5) == {"values": []}
+        assert explorer.line(side, 0, 0, number, first, first, 5)["values"] == []
         top = explorer.top(side, 0, 0, number, 5)
         near(top["weights"], line.topk(min(5, size)).values)
         near(top["weights"], line[top["positions"]])
@@ -480,13 +483,31 @@ def test_equal_weights_are_ranked_in_order(explore: Callable[..., Explorer]):
 
 
 @pytest.mark.usefixtures("as_if_large")
-def test_a_column_waits_for_the_pass(explore: Callable[..., Explorer]):
-    weights = cross(T, T)
-    explorer = explore(weights)
-    near(explorer.line("columns", 0, 0, 7, 0, T, T)["values"], dense_of(weights)[:, 7])
-    assert explorer.progress(0, 0)["exact"]
-    with pytest.raises(Stopped):
-        explorer.top("columns", 0, 1, 7, 3, lambda: True)
+def test_a_column_is_made_of_some_rows_until_the_pass_is_through(
+    explore: Callable[..., Explorer], monkeypatch: pytest.MonkeyPatch
+):
+    explorer, column = explore(cross(T, T)), dense_of(cross(T, T))[:, 7]
+    # The middle of each of twenty stretches of thirty queries.
+    with explorer._passes.precedence():
+        found = explorer.line("columns", 0, 0, 7, 0, T, 20)
+        assert found["exact"] is False
+        near(found["values"], column[15::30])
+        # Of stretches of which no row is known, nothing is said.
+        monkeypatch.setattr(module.figures, "SAMPLE", 10)
+        found = explorer.line("columns", 0, 0, 7, 0, 420, 210)
+        known = {*range(15, 420, 30), *range(21, 420, 42)}
+        assert {bin for bin, value in enumerate(found["values"]) if value} == {
+            n // 2 for n in known
+        }
+        monkeypatch.setattr(module.figures, "SAMPLE", 100)
+        strongest = explorer.top("columns", 0, 0, 7, 5)
+        assert (strongest["exact"], strongest["sum"]) == (False, None)
+        near(strongest["weights"], column[strongest["positions"]])
+        assert strongest["weights"] == sorted(strongest["weights"], reverse=True)
+    # It began the pass, which makes it exact.
+    wait_for(lambda: explorer.line("columns", 0, 0, 7, 0, T, 20)["exact"])
+    near(explorer.line("columns", 0, 0, 7, 0, T, T)["values"], column)
+    near(explorer.top("columns", 0, 0, 7, 5)["sum"], column.sum())
 
 
 BLOCKS = [(range(1), range(1)), (range(3, 250), range(40, 257)), (range(257), range(257))]

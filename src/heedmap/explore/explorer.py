@@ -27,12 +27,6 @@ __all__ = ["Explorer", "Stop", "Stopped"]
 LIVE_CELLS = 1 << 24
 """Up to how many cells are computed while somebody waits: less than a tenth of a second."""
 
-LIVE_NORMALIZERS = 1 << 28
-"""Up to how many cells are computed for log-normalisers while somebody waits for a tile."""
-
-WAIT_SECONDS = 0.02
-"""How long between two looks at how far a pass has come."""
-
 TILE_BYTES = 64 << 20
 """How much memory the tiles take that were asked for last."""
 
@@ -168,31 +162,33 @@ class Explorer:
     ) -> dict[str, Any]:
         """Return the largest weight in each of some equal stretches of a row or a column.
 
-        A column needs to know something of every row. Where the map does not know it yet, the pass
-        over the map is waited for.
+        A column needs to know something of every row. Where a large map does not know it yet, the
+        column is made of some rows, says that it is not exact, and the pass begins.
 
         Raises:
             ArgumentError: for what does not exist.
             Stopped: if `stop` says that it is not wanted any more.
         """
-        found = self._ready(side, layer, head, stop)
+        found = self._head(layer, head)
         with self._answering(stop):
-            return figures.line(found, side, number, first, stop_at, bins)
+            answer = figures.line(found, side, number, first, stop_at, bins)
+        return self._hastened(answer, layer, head)
 
     def top(
         self, side: Side, layer: int, head: int, number: int, count: int, stop: Stop = never
     ) -> dict[str, Any]:
         """Return the strongest weights of a row or a column, and its sum.
 
-        A column may have to wait, as with `line`.
+        A column is made of some rows at first, as with `line`; its sum is None then.
 
         Raises:
             ArgumentError: for what does not exist.
             Stopped: if `stop` says that it is not wanted any more.
         """
-        found = self._ready(side, layer, head, stop)
+        found = self._head(layer, head)
         with self._answering(stop):
-            return figures.top(found, side, number, count)
+            answer = figures.top(found, side, number, count)
+        return self._hastened(answer, layer, head)
 
     def block(
         self, layer: int, head: int, rows: range, columns: range, stop: Stop = never
@@ -225,19 +221,11 @@ class Explorer:
                 self._heads[layer, head] = Head(self._rules[layer], head)
             return self._heads[layer, head]
 
-    def _ready(self, side: Side, layer: int, head: int, stop: Stop) -> Head:
-        """Return a map that can be asked for a line, once it can."""
-        found = self._head(layer, head)
-        while (
-            side == "columns" and not _is_small(found) and self._is_on_the_way(found, layer, head)
-        ):
-            if stop() or self._closed.wait(0.02):
-                raise Stopped
-        return found
-
-    def _is_on_the_way(self, head: Head, layer: int, number: int) -> bool:
-        missing = head.missing(range(head.queries))
-        return bool(missing) and not self.progress(layer, number)["exact"]
+    def _hastened(self, answer: dict[str, Any], layer: int, head: int) -> dict[str, Any]:
+        """Begin the pass that will make an answer exact."""
+        if not answer["exact"]:
+            self.progress(layer, head)
+        return answer
 
     @contextmanager
     def _answering(self, stop: Stop) -> Iterator[None]:
@@ -280,7 +268,7 @@ def _is_small(head: Head) -> bool:
 def _is_quick(head: Head, place: Place) -> bool:
     """Whether all cells of a place are computed while somebody waits."""
     cells = len(place.rows) * len(place.columns)
-    return cells <= LIVE_CELLS and head.missing(place.rows) * head.keys <= LIVE_NORMALIZERS
+    return cells <= LIVE_CELLS and head.is_quickly_known(place.rows)
 
 
 def _sample(head: Head, place: Place) -> int:

@@ -6,10 +6,10 @@ What is no finite number is None: JSON has no word for it.
 import math
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedmap.errors import ArgumentError
@@ -22,6 +22,9 @@ from heedmap.explore.stopping import require_wanted
 from heedmap.places import split
 
 Side = Literal["rows", "columns"]
+
+SAMPLE = 1024
+"""How many weights of a column are read where reading all would take too long."""
 
 
 def cell(head: Head, query: int, key: int) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def line(head: Head, side: Side, number: int, first: int, stop: int, bins: int) 
 
     Raises:
         ArgumentError: for a line that does not exist, or a stretch that does not lie in it.
+        Stopped: if it is not wanted any more.
     """
     size = _require_line(head, side, number)
     if not 0 <= first <= stop <= size:
@@ -46,10 +50,13 @@ def line(head: Head, side: Side, number: int, first: int, stop: int, bins: int) 
         )
     if bins < 1:
         raise ArgumentError(f"bins must be 1 or more; got {bins}.")
-    weights = _weights(head, side, number, range(first, stop))
-    bins = min(bins, stop - first)
-    edges = [place * len(weights) // bins for place in range(bins + 1)] if bins else []
-    return {"values": _plain(weights[start:end].amax() for start, end in pairwise(edges))}
+    size = stop - first
+    bins = min(bins, size)
+    weights, places, is_exact = _read(head, side, number, range(first, stop), bins)
+    edges = torch.tensor([place * size // bins for place in range(bins + 1)] if bins else [0])
+    cuts = pairwise(torch.searchsorted(places, edges).tolist())
+    values = (weights[start:end].amax() if start < end else math.nan for start, end in cuts)
+    return {"values": _plain(values), "exact": is_exact}
 
 
 def top(head: Head, side: Side, number: int, count: int) -> dict[str, Any]:
@@ -57,18 +64,20 @@ def top(head: Head, side: Side, number: int, count: int) -> dict[str, Any]:
 
     Raises:
         ArgumentError: for a line that does not exist, or a negative count.
+        Stopped: if it is not wanted any more.
     """
     size = _require_line(head, side, number)
     if count < 0:
         raise ArgumentError(f"count must be 0 or more; got {count}.")
-    weights = _weights(head, side, number, range(size))
+    weights, places, is_exact = _read(head, side, number, range(size), SAMPLE)
     # What is not a number would stand first.
     ranked = weights.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
-    places = ranked.sort(descending=True, stable=True).indices[:count]
+    order = ranked.sort(descending=True, stable=True).indices[:count]
     return {
-        "positions": places.tolist(),
-        "weights": _plain(weights[places]),
-        "sum": _plain([weights.double().sum()])[0],
+        "positions": places[order].tolist(),
+        "weights": _plain(weights[order]),
+        "sum": _plain([weights.double().sum() if is_exact else math.nan])[0],
+        "exact": is_exact,
     }
 
 
@@ -115,15 +124,15 @@ class _Found:
 
     def add(self, head: Head, rows: range, columns: range) -> None:
         """Read all cells of a part."""
-        for cells, _, _ in self._read(head, rows, columns):
+        for cells, _, _ in self._blocks_of(head, rows, columns):
             self.total += cells.sum(dtype=torch.float64).cpu()
 
     def look_for_largest(self, head: Head, rows: range, columns: range) -> None:
         """Find the largest cell of a part whose sum is known."""
-        for _ in self._read(head, rows, columns):
+        for _ in self._blocks_of(head, rows, columns):
             pass
 
-    def _read(
+    def _blocks_of(
         self, head: Head, rows: range, columns: range
     ) -> Iterator[tuple[Tensor, range, range]]:
         for lines, across in _blocks(rows, columns):
@@ -178,16 +187,36 @@ def _require_line(head: Head, side: Side, number: int) -> int:
     return head.queries
 
 
-def _weights(head: Head, side: Side, number: int, where: range) -> Float[Tensor, " positions"]:
-    """Return a stretch of a row or column, made some at a time so that it can be stopped."""
-    one = range(number, number + 1)
+class _Line(NamedTuple):
+    """What was read of a stretch of a row or column.
+
+    Attributes:
+        weights: Those that were read.
+        places: Where they stand, counted from the beginning of the stretch.
+        is_exact: Whether these are all.
+    """
+
+    weights: Float[Tensor, " places"]
+    places: Int[Tensor, " places"]
+    is_exact: bool
+
+
+def _read(head: Head, side: Side, number: int, where: range, sample: int) -> _Line:
+    """Read a stretch; of a column at least so many weights, where all would take too long."""
+    one, places = range(number, number + 1), torch.arange(len(where))
     if side == "rows":
-        return head.tile(one, where)[0].cpu()
-    parts = []
-    for some in split(len(where), STEP):
+        return _Line(head.tile(one, where)[0].cpu(), places, True)
+    known = head.known_among(where, min(sample, SAMPLE))
+    if known is not None:
+        places = known.cpu()
+    parts = [torch.zeros(0)]
+    for part in split(len(places), STEP):
         require_wanted()
-        parts.append(head.tile(where[some.start : some.stop], one)[:, 0])
-    return torch.cat(parts).cpu() if parts else torch.zeros(0)
+        some = places[part.start : part.stop]
+        rows = where[int(some[0]) : int(some[-1]) + 1]
+        lines = rows if len(rows) == len(some) else some + where.start
+        parts.append(head.tile(lines, one)[:, 0].cpu())
+    return _Line(torch.cat(parts), places, known is None)
 
 
 def _plain(numbers: Iterable[Tensor | float]) -> list[float | None]:

@@ -4,7 +4,7 @@ import math
 from functools import cached_property
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedmap.explore import softmax
@@ -13,6 +13,9 @@ from heedmap.explore.prepared import Normalizers, Prepared
 from heedmap.kernels import native
 from heedmap.lazy import LazyMatrix, Selection
 from heedmap.places import Index
+
+LIVE_CELLS = 1 << 28
+"""Up to how many cells are computed for log-normalisers while somebody waits."""
 
 
 class Head:
@@ -48,6 +51,24 @@ class Head:
     def missing(self, rows: Index) -> int:
         """Return how many of these rows cost a pass over all keys before anything is known."""
         return 0 if self.normalizers is None else self.normalizers.missing(rows)
+
+    def is_quickly_known(self, rows: Index) -> bool:
+        """Return whether the log-normalisers of these rows are ready, or soon would be."""
+        return self.missing(rows) * self.keys <= LIVE_CELLS
+
+    def known_among(self, rows: range, least: int) -> Int[Tensor, " known"] | None:
+        """Return which of these rows are ready, counted from the first, and at least so many.
+
+        None means all, or so few less that they will soon be.
+
+        Raises:
+            Stopped: if they are not wanted any more.
+        """
+        if self.normalizers is None or self.is_quickly_known(rows):
+            return None
+        sample = (2 * torch.arange(least) + 1) * len(rows) // (2 * least)
+        self.normalizers.of(sample + rows.start)
+        return self.normalizers.is_ready[rows.start : rows.stop].nonzero().flatten()
 
     def sums_and_maxima(self, rows: range, side: int) -> tuple[Tensor, Tensor] | None:
         """Return those of all blocks of `side` × `side` cells of some rows, in one fast pass.

@@ -77,11 +77,22 @@ class Normalizers:
     def take(self, rows: range, found: Float[Tensor, " rows"]) -> None:
         """Keep what was found about some rows, but for those whose scores are far from 0."""
         here = slice(rows.start, rows.stop)
-        # Not a number is not far: it stays what it is. No row of any map has infinity.
-        ready = ~self.is_far(found) & (found != torch.inf)
+        # Not a number is not far: it stays what it is.
+        ready = ~self.is_far(found)
         with self._lock:
             self.values[here] = torch.where(ready, found.double(), self.values[here])
             self.is_ready[here] |= ready
+
+    def kept(self) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"]]:
+        """Return what is worth keeping: `values`, infinite where not ready, and `lacking`."""
+        return self.values.masked_fill(~self.is_ready, torch.inf).cpu(), self.lacking.cpu()
+
+    def restore(self, values: Float[Tensor, " rows"], lacking: Float[Tensor, " rows"]) -> None:
+        """Take over what was kept."""
+        with self._lock:
+            self.values.copy_(values)
+            self.lacking.copy_(lacking)
+            self.is_ready.copy_(values != torch.inf)
 
     def missing(self, rows: Index) -> int:
         """Return how many of these rows are not ready."""

@@ -8,7 +8,7 @@ from torch import Tensor
 def view_of(tensor: Tensor) -> memoryview:
     """Return the bytes of a contiguous tensor in main memory, as the processor has them.
 
-    It must not outlive the tensor. What is written into it stands in the tensor.
+    What is written into them stands in the tensor, which lives as long as they do.
 
     Example:
         >>> import torch
@@ -17,5 +17,8 @@ def view_of(tensor: Tensor) -> memoryview:
     """
     size = tensor.numel() * tensor.element_size()
     if not size:
-        return memoryview(b"")
-    return memoryview((ctypes.c_ubyte * size).from_address(tensor.data_ptr())).cast("B")
+        return memoryview(bytearray())
+    memory = (ctypes.c_ubyte * size).from_address(tensor.data_ptr())
+    # The view holds `memory`, so that holds the tensor.
+    vars(memory)["tensor"] = tensor
+    return memoryview(memory).cast("B")

@@ -11,7 +11,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from heedmap.explore.heads import Head
@@ -24,9 +23,6 @@ SUFFIX = ".pyramid"
 
 MOST_BYTES = 2 << 30
 """How large the folder may become; the files that were used least lately make room."""
-
-UNKNOWN = float("inf")
-"""Stands for the log-normaliser of a row that is to be made again; no row has this one."""
 
 
 def cache_folder() -> Path | None:
@@ -49,13 +45,13 @@ def load(folder: Path | None, head: Head) -> Pyramid | None:
     path = _path(folder, head)
     if path is None or not os.path.isfile(path):
         return None
-    pyramid, known = Pyramid(head.queries, head.keys), _normalizers_of(head)
+    pyramid, rows = Pyramid(head.queries, head.keys), _rows_of(head)
     try:
         with path.open("rb") as file:
             header = file.read(HEADER.size)
-            for tensor in (pyramid.pixels, known):
-                file.readinto(view_of(tensor))
-            is_whole = not file.read(1) and header == _header(pyramid, known)
+            places = [view_of(tensor) for tensor in (pyramid.pixels, *rows)]
+            is_whole = all(file.readinto(place) == len(place) for place in places)
+            is_whole = is_whole and not file.read(1) and header == _header(pyramid, rows)
         if not is_whole:
             return None
         # So that it counts as used.
@@ -64,7 +60,7 @@ def load(folder: Path | None, head: Head) -> Pyramid | None:
         return None
     pyramid.lines = pyramid.pixels.shape[1]
     if head.normalizers is not None:
-        head.normalizers.take(range(head.queries), known)
+        head.normalizers.restore(*rows)
     return pyramid
 
 
@@ -73,15 +69,15 @@ def save(folder: Path | None, head: Head, pyramid: Pyramid) -> None:
     path = _path(folder, head)
     if path is None:
         return
-    known = _normalizers_of(head)
+    rows = _rows_of(head)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         # In the same folder, so that renaming is one step.
         handle, temporary = tempfile.mkstemp(suffix=".part", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_header(pyramid, known))
-                for tensor in (pyramid.pixels, known):
+                file.write(_header(pyramid, rows))
+                for tensor in (pyramid.pixels, *rows):
                     file.write(view_of(tensor))
             os.replace(temporary, path)
         except BaseException:
@@ -96,18 +92,16 @@ def _path(folder: Path | None, head: Head) -> Path | None:
     return folder / (head.fingerprint + SUFFIX)
 
 
-def _normalizers_of(head: Head) -> Tensor:
-    if head.normalizers is None:
-        return torch.zeros(0, dtype=torch.float64)
-    found = head.normalizers
-    return found.values.masked_fill(~found.is_ready | found.is_far(found.values), UNKNOWN).cpu()
+def _rows_of(head: Head) -> tuple[Tensor, ...]:
+    """Return what is kept of each row: its log-normaliser, where it has one."""
+    return () if head.normalizers is None else head.normalizers.kept()
 
 
-def _header(pyramid: Pyramid, known: Tensor) -> bytes:
-    sizes = pyramid.queries, pyramid.keys, pyramid.side, len(known)
+def _header(pyramid: Pyramid, rows: tuple[Tensor, ...]) -> bytes:
     digest = hashlib.blake2b(digest_size=32)
-    for tensor in (pyramid.pixels, known):
+    for tensor in (pyramid.pixels, *rows):
         digest.update(view_of(tensor))
+    sizes = pyramid.queries, pyramid.keys, pyramid.side, len(rows)
     return HEADER.pack(MAGIC, *sizes, digest.digest())
 
 
