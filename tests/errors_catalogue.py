@@ -49,7 +49,8 @@ WHERE = {
     "media": "Opening texts, sounds and films",
     "models": "Loading models, and giving them inputs",
     "look": "`heedmap look`",
-    "cli": "`heedmap look`",
+    "explore": "The live map: `heedmap explore`, `weights.explore()`, `look --html`",
+    "cli": "The command line",
     "errors": "Anywhere",
 }
 """By the first name of a module: when its errors are met. The order is that of the page."""

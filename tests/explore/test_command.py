@@ -88,7 +88,7 @@ def test_a_page_beside_the_pictures(
     # Nothing is computed for a place that is taken.
     capsys.readouterr()
     assert main([*look, "-o", "other"]) != DONE
-    assert "the file must not exist yet; got map.html" in capsys.readouterr().err
+    assert "the page must not be there yet; got map.html" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 
 

@@ -110,7 +110,7 @@ def test_what_is_too_large_stays_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
         index, _ = unpacked(file)
         kept.append((len(index["media"]), len(index["axes"][0]["labels"])))
         notes = index["description"]["notes"]
-        monkeypatch.setattr(offline, "MOST_BYTES", file.stat().st_size - 1)
+        monkeypatch.setattr(offline, "MOST_BYTES", file.stat().st_size - 1000)
     assert kept == [(1, 500), (0, 500), (0, 0)]
     assert "the names of the positions do not fit into this file" in notes
     assert "sound.wav does not fit into this file" in notes
@@ -142,8 +142,11 @@ def test_pieces_begin_at_multiples_of_four() -> None:
 def test_places_that_are_taken(tmp_path: Path) -> None:
     scene = scene_of_map(AttentionMap.from_weights(torch.eye(2)))
     (tmp_path / "map.html").write_text("mine")
-    with pytest.raises(InputError, match=r"the file must not exist yet; got .*map\.html"):
+    with pytest.raises(InputError, match=r"the page must not be there yet; got .*map\.html"):
         write_page(scene, tmp_path / "map.html")
     assert (tmp_path / "map.html").read_text() == "mine"
-    with pytest.raises(InputError, match="the file must be a name in a folder that exists"):
+    with pytest.raises(InputError, match="the page must be a file in a folder that exists"):
         write_page(scene, tmp_path / "nowhere" / "map.html")
+    with pytest.raises(InputError, match="the page must be written where there is leave and room"):
+        write_page(scene, tmp_path / ("a" * 300 + ".html"))
+    assert [path.name for path in tmp_path.iterdir()] == ["map.html"]

@@ -62,7 +62,9 @@ def test_layers_without_maps_are_named() -> None:
     model = nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()
     with heedmap.watch(model, keep=heedmap.Summary()) as seen:
         model(torch.randn(1, 4, 8))
-    with pytest.raises(ArgumentError, match="seen must hold a layer whose map was kept; got none"):
+    with pytest.raises(
+        ArgumentError, match="maps must have been kept of what is explored; got none"
+    ):
         scene_of_seen(seen)
 
 

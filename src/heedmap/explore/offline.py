@@ -6,6 +6,7 @@ is room for it.
 """
 
 import gzip
+import os
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -82,15 +83,13 @@ def write_page(
     progress(f"Packing {file.name} …")
     with Explorer(scene) as explorer:
         text = _fitting(explorer, progress)
-    temporary = file.with_name(f".{file.name}.part")
+    temporary = file.with_name(f".heedmap-{os.getpid()}.part")
     try:
         temporary.write_text(text, encoding="utf-8")
         check_free(file, force=force)
         temporary.replace(file)
     except OSError as error:
-        raise InputError(
-            f"the file must be one that can be written; got {file}: {error.strerror}."
-        ) from error
+        raise _cannot_be_written(file, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -101,10 +100,20 @@ def check_free(file: Path, *, force: bool) -> None:
     Raises:
         InputError: for such a place.
     """
-    if file.is_dir() or not file.parent.is_dir():
-        raise InputError(f"the file must be a name in a folder that exists; got {file}.")
-    if file.exists() and not force:
-        raise InputError(f"the file must not exist yet; got {file}. Replace it with --force.")
+    try:
+        is_folder, is_taken = file.is_dir() or not file.parent.is_dir(), os.path.lexists(file)
+    except OSError as error:
+        raise _cannot_be_written(file, error) from error
+    if is_folder:
+        raise InputError(f"the page must be a file in a folder that exists; got {file}.")
+    if is_taken and not force:
+        raise InputError(f"the page must not be there yet; got {file}. Replace it with --force.")
+
+
+def _cannot_be_written(file: Path, error: OSError) -> InputError:
+    return InputError(
+        f"the page must be written where there is leave and room; got {file}: {error.strerror}."
+    )
 
 
 def _fitting(explorer: Explorer, progress: Progress) -> str:

@@ -79,7 +79,7 @@ def scene_of_seen(
         kept.append(_scene_layer(layer, weights, axes, sides))
     if not kept:
         raise ArgumentError(
-            "seen must hold a layer whose map was kept; got none. Watch with keep='factors'."
+            "maps must have been kept of what is explored; got none. Watch with keep='factors'."
         )
     found = media_of(media, axes)
     return Scene(name, tuple(kept), tuple(axes), seen.model, found, notes=tuple(notes))
