@@ -14,6 +14,7 @@ from heedmap.explore.heads import Head
 from heedmap.explore.prepared import Prepared, prepare
 from heedmap.explore.stopping import Stopped, wanted_until
 from heedmap.kernels import native
+from heedmap.places import Index
 from heedmap.problem import Problem
 from tests.contract.flavours import PROBLEMS, derived, from_problem
 from tests.explore.dense import factors, picture_of
@@ -39,6 +40,15 @@ def whole(head: Head) -> Tensor:
     return head.tile(range(head.queries), range(head.keys))
 
 
+@pytest.fixture(params=["our own kernel", "PyTorch"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Compute with and without our own kernel."""
+    if request.param == "PyTorch":
+        monkeypatch.setattr(native, "serves", lambda *_: False)
+    return request.param
+
+
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_weights_are_those_of_the_plain_formula(name: str, is_known: bool):
@@ -52,6 +62,7 @@ def test_weights_are_those_of_the_plain_formula(name: str, is_known: bool):
         torch.testing.assert_close(sums.double(), twin[2:].sum(1), rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("side", [1, 2, 4, 16])
 def test_one_pass_gives_the_picture_that_the_plain_formula_gives(name: str, side: int):
@@ -80,26 +91,27 @@ def test_maps_made_of_others_are_read_the_same(name: str):
 
 
 def test_only_the_rows_that_are_read_are_made(monkeypatch: pytest.MonkeyPatch):
-    swept: list[int] = []
-    sweep = softmax.sweep
+    made: list[int] = []
+    log_normalizer = softmax.log_normalizer
 
-    def counted(problem, matrix, rows, side=None):
-        swept.append(len(rows))
-        return sweep(problem, matrix, rows, side)
+    def counted(problem, matrix, rows):
+        made.append(len(rows))
+        return log_normalizer(problem, matrix, rows)
 
-    monkeypatch.setattr(softmax, "sweep", counted)
+    monkeypatch.setattr(softmax, "log_normalizer", counted)
     weights = AttentionMap.from_factors(factors(2, 900, 4), factors(2, 900, 4, seed=1))
     first, second = heads_of(weights)
     first.tile(range(100, 130), range(5))
     first.tile(range(120, 140), range(5))
-    assert swept == [30, 10]
+    assert made == [30, 10]
     assert (first.missing(range(900)), second.missing(range(900))) == (860, 900)
     mean = heads_of(weights.mean(0, keepdim=True))[0]
     mean.tile(range(10), range(5))
-    assert swept == [30, 10, 10, 10]
+    assert made == [30, 10, 10, 10]
     assert weights._rule.normalizer.known is None
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32(dtype: torch.dtype):
     query, key = (factors(1, 1, 40, 8, seed=s).to(dtype) for s in (0, 1))
@@ -110,6 +122,7 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype):
         torch.testing.assert_close(found.double(), expected, rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("with_sinks", [True, False])
 def test_scores_far_from_0_keep_their_digits(is_known: bool, with_sinks: bool):
@@ -130,6 +143,7 @@ def test_scores_far_from_0_keep_their_digits(is_known: bool, with_sinks: bool):
         torch.testing.assert_close(whole(head).double(), twin, rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.usefixtures("kernel")
 def test_nan_stays_in_its_row_and_column():
     query, key = factors(1, 1, 12, 4), factors(1, 1, 12, 4, seed=1)
     query[0, 0, 3, 1] = torch.nan
@@ -158,6 +172,17 @@ def test_factors_that_were_written_into_are_refused():
     query[0, 0] = 5
     with pytest.raises(UnsupportedError, match="must not be written into"):
         whole(head)
+
+
+@pytest.mark.parametrize("rows", [torch.tensor([8, 2, 5]), range(1, 9, 3), range(3, 4)])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_rows_that_are_cut_out_have_the_same_log_normalisers(name: str, rows: Index):
+    weights, _ = unread(name)
+    for matrix, head in enumerate(heads_of(weights)):
+        problem = problem_of(head)
+        found = softmax.log_normalizer(problem, matrix, rows)
+        expected = softmax.sweep(problem, matrix, rows).normalizer
+        torch.testing.assert_close(found, expected, rtol=2e-6, atol=2e-6)
 
 
 def test_threads_that_read_at_once_read_the_same():

@@ -71,40 +71,31 @@ class Head:
         return self.normalizers.is_ready[rows.start : rows.stop].nonzero().flatten()
 
     def sums_and_maxima(self, rows: range, side: int) -> tuple[Tensor, Tensor] | None:
-        """Return those of all blocks of `side` × `side` cells of some rows, in one fast pass.
+        """Return those of all blocks of `side` × `side` cells of some rows, in a fast pass.
 
-        None where there is none that would be right: for maps that were computed from others,
-        scores that need more digits, and what is not finite where something is hidden.
+        None where there is none that would be right, or none that is faster than reading all
+        cells: for maps that were computed from others, for scores that need more digits, and for
+        what is not finite.
+
+        Raises:
+            Stopped: if they are not wanted any more.
+            UnsupportedError: if what they stand on was written into.
         """
         if self._whole is None:
             return None
         weights, matrix = self._whole
         problem, normalizers = weights.problem, weights.normalizers(matrix)
         problem.require_unchanged()
-        if not problem.clean:
-            return None
-        if normalizers.missing(rows):
-            swept = softmax.sweep(problem, matrix, rows, side)
-            normalizers.take(rows, swept.normalizer)
-            if normalizers.missing(rows) or swept.sums is None or swept.maxima is None:
+        if native.serves(problem, None):
+            known, lacking = normalizers.of(rows)
+            if lacking is not None or bool(known.isnan().any()):
                 return None
-            return swept.sums, swept.maxima
-        known, lacking = normalizers.of(rows)
-        if lacking is not None or problem.query.dtype != torch.float32 or known.isnan().any():
+            return softmax.sums_and_maxima(problem, known.float(), matrix, rows, side)
+        if not problem.clean or not normalizers.missing(rows):
             return None
-        if not native.serves(problem, None):
-            return None
-        bins = torch.arange(len(rows)) // side, torch.arange(self.keys) // side
-        found = native.statistics(
-            problem,
-            known.float()[None],
-            native.Wanted(bins=bins, sums=True, maxima=True),
-            matrices=range(matrix, matrix + 1),
-            rows=rows,
-        )
-        assert found.sums is not None
-        assert found.maxima is not None
-        return found.sums[0], found.maxima[0]
+        swept = softmax.sweep(problem, matrix, rows, side)
+        normalizers.take(rows, swept.normalizer)
+        return None if normalizers.missing(rows) else swept.pictures
 
     def row_sums(self, rows: range) -> Float[Tensor, " rows"] | None:
         """Return the sums of whole rows where they are known without making these."""

@@ -117,7 +117,7 @@ class Normalizers:
         numbers = numbers[~self.is_ready[numbers]]
         # A range is read without copying, and its rows may be known to see all of a block.
         wanted = rows if len(numbers) == len(rows) else numbers
-        found = softmax.sweep(self.given.problem, self.matrix, wanted).normalizer.double()
+        found = softmax.log_normalizer(self.given.problem, self.matrix, wanted).double()
         far = self.is_far(found)
         self._keep(numbers[~far], found[~far])
         for part in numbers[far].split(FINE_STEP):

@@ -1,8 +1,8 @@
-"""Weights of one matrix of a problem by blocks, and a softmax that is gathered in one sweep.
+"""Weights of one matrix of a problem by blocks, and the log-normalisers of its rows.
 
-Scores are base-2 logarithms here, because 2ˣ is several times faster than eˣ on a CPU. Most of
-the time goes into the products of queries and keys, so a sweep makes each of them once: it brings
-the log-normaliser and, with it, what the picture of these rows is made of.
+Scores are base-2 logarithms here, because 2ˣ is several times faster than eˣ on a CPU. Where our
+own kernel does not serve, most of the time goes into the products of queries and keys, so a sweep
+makes each of them once: it brings the log-normaliser and, with it, the picture of these rows.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from heedmap.explore.cut import cut
 from heedmap.explore.shrinking import shrink
 from heedmap.explore.stopping import require_wanted
-from heedmap.kernels import tiles
+from heedmap.kernels import native, tiles
 from heedmap.kernels.tiles import LOG2_E
 from heedmap.places import Index, pick, split
 from heedmap.problem import Problem
@@ -23,19 +24,20 @@ CELLS = 1 << 18
 """About how many cells a block has: few enough for the cache of a core, which reads them again and
 again, and enough for fast products."""
 
+Pictures = tuple[Float[Tensor, "down across"], Float[Tensor, "down across"]]
+
 
 class Swept(NamedTuple):
     """What one sweep over some rows found.
 
     Attributes:
         normalizer: The log-normaliser of each row.
-        sums: The sum of each block of `side` × `side` weights, where they were asked for.
-        maxima: The largest weight of each.
+        pictures: The sum of each block of `side` × `side` weights, and the largest of each, where
+            they were asked for.
     """
 
     normalizer: Float[Tensor, " rows"]
-    sums: Float[Tensor, "down across"] | None = None
-    maxima: Float[Tensor, "down across"] | None = None
+    pictures: Pictures | None = None
 
 
 def weights(
@@ -55,10 +57,42 @@ def weights(
     return _hide(problem, logarithms, matrix, rows, columns).exp2_()
 
 
+def log_normalizer(problem: Problem, matrix: int, rows: Index) -> Float[Tensor, " rows"]:
+    """Return the log-normaliser of some rows.
+
+    Raises:
+        Stopped: if it is not wanted any more.
+
+    Cost: O(rows · keys · head_dim) time, some blocks in memory.
+    """
+    if native.serves(problem, None):
+        require_wanted()
+        return native.log_normalizer(cut(problem, matrix, rows))[0, 0]
+    return sweep(problem, matrix, rows).normalizer
+
+
+def sums_and_maxima(
+    problem: Problem, normalizer: Float[Tensor, " rows"], matrix: int, rows: range, side: int
+) -> Pictures:
+    """Return the pictures of some rows of finite numbers, by our own kernel, which must serve.
+
+    Cost: O(rows · keys · head_dim) time; memory of the pictures.
+    """
+    bins = torch.arange(len(rows)) // side, torch.arange(problem.extent.keys) // side
+    wanted = native.Wanted(bins=bins, sums=True, maxima=True)
+    found = native.statistics(cut(problem, matrix, rows), normalizer[None], wanted)
+    assert found.sums is not None
+    assert found.maxima is not None
+    return found.sums[0], found.maxima[0]
+
+
 def sweep(problem: Problem, matrix: int, rows: Index, side: int | None = None) -> Swept:
     """Return the log-normaliser of some rows and, if `side` is given, their picture.
 
     The picture is right where everything in the problem is finite.
+
+    Raises:
+        Stopped: if they are not wanted any more.
 
     Cost: O(rows · keys · head_dim) time, some blocks in memory.
     """
@@ -75,20 +109,20 @@ def sweep(problem: Problem, matrix: int, rows: Index, side: int | None = None) -
         if side is None:
             totals.append(powers.sum(1))
             continue
-        sums = shrink(powers, 1, side, "sum")
-        totals.append(sums.sum(1))
-        pictures.append((columns.start // side, sums, shrink(powers, 1, side, "max")))
+        added = shrink(powers, 1, side, "sum")
+        totals.append(added.sum(1))
+        pictures.append((columns.start // side, added, shrink(powers, 1, side, "max")))
     logarithm = _joined(problem, matrix, len(rows), peaks, totals)
     if side is None:
         return Swept(logarithm / LOG2_E)
     down, across = -(-len(rows) // side), -(-keys // side)
-    whole = logarithm.new_zeros((2, down, across))
-    for peak, (place, sums, maxima) in zip(peaks, pictures, strict=True):
+    sums, maxima = (logarithm.new_zeros((down, across)) for _ in range(2))
+    for peak, (place, added, largest) in zip(peaks, pictures, strict=True):
         share = torch.exp2(_anchor(peak) - _anchor(logarithm))[:, None]
-        here = slice(place, place + sums.shape[1])
-        whole[0, :, here] = shrink(sums * share, side, 1, "sum")
-        whole[1, :, here] = shrink(maxima * share, side, 1, "max")
-    return Swept(logarithm / LOG2_E, *whole)
+        here = slice(place, place + added.shape[1])
+        sums[:, here] = shrink(added * share, side, 1, "sum")
+        maxima[:, here] = shrink(largest * share, side, 1, "max")
+    return Swept(logarithm / LOG2_E, (sums, maxima))
 
 
 def _joined(
