@@ -1,0 +1,1 @@
+"""Programs that measure heedmap beside others; `python -m benchmarks` runs the main one."""

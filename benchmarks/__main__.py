@@ -1,0 +1,123 @@
+"""Everything side by side: `python -m benchmarks [--quick]`.
+
+Each contestant runs in each of many turns, in an order that changes from turn to turn, one at a
+time. Written are `benchmarks/results.md`, `results.json` and `results.png`: medians, and the
+quarter and three-quarter points of the ratios to PyTorch's fused kernel in the same turn.
+"""
+
+import argparse
+import random
+import statistics
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.environments import PEERS, Process, python_of
+from benchmarks.problems import Problem, all_problems
+from benchmarks.report import Result, machine, write
+
+HERE = Path(__file__).parent
+SECONDS_OF_EACH = 1.0
+TURNS = (5, 41)
+"""How many turns there are at least and at most."""
+
+
+class Entrant(NamedTuple):
+    """A contestant in a process."""
+
+    label: str
+    process: str
+    name: str
+    measured_against: str = "sdpa"
+
+
+OURS = ("attention", "attention_summary", "attention_top")
+ENTRANTS = [
+    Entrant("sdpa", "here", "sdpa"),
+    Entrant("sdpa_trained", "here", "sdpa_trained"),
+    *(Entrant(name, "here", name) for name in OURS),
+    Entrant("attention_trained", "here", "attention_trained", "sdpa_trained"),
+    *(Entrant(f"{name}, AVX2", "avx2", name) for name in OURS),
+    Entrant("attention_trained, AVX2", "avx2", "attention_trained", "sdpa_trained"),
+    *(Entrant(f"{name}, without our kernel", "torch", name) for name in OURS),
+    Entrant("eager", "here", "eager"),
+    Entrant("eager and sums", "here", "eager_sums"),
+    Entrant("nn.MultiheadAttention", "here", "multihead"),
+    Entrant("flex_attention, compiled", "here", "flex"),
+    Entrant("onnxruntime", "onnxruntime", "onnxruntime"),
+    Entrant("onnxruntime, weights returned", "onnxruntime", "onnxruntime_weights"),
+    Entrant("jax", "jax", "jax"),
+]
+
+
+def start() -> dict[str, Process]:
+    """Return the processes, by name; those of peers only where these could be installed."""
+    processes = {
+        "here": Process(sys.executable),
+        "avx2": Process(sys.executable, HEEDMAP_KERNEL="x86-64-v3"),
+        "torch": Process(sys.executable, HEEDMAP_KERNEL="torch"),
+    }
+    for peer in PEERS:
+        python = python_of(peer)
+        if python is None:
+            print(f"{peer} could not be installed and is left out.", file=sys.stderr)
+        else:
+            processes[peer] = Process(python)
+    return processes
+
+
+def measure(problem: Problem, processes: dict[str, Process]) -> list[Result]:
+    """Return what each contestant that takes a problem needed for it."""
+    ready: list[Entrant] = []
+    for entrant in ENTRANTS:
+        if entrant.process not in processes:
+            continue
+        refused = processes[entrant.process].prepare(entrant.name, problem)
+        if refused is None:
+            ready.append(entrant)
+        elif refused:
+            print(f"  {entrant.label}: {refused}", file=sys.stderr)
+    once = {entrant: processes[entrant.process].run(entrant.name) for entrant in ready}
+    fewest, most = TURNS
+    turns = max(fewest, min(most, int(SECONDS_OF_EACH * len(ready) / sum(once.values()))))
+    times: dict[str, list[float]] = {entrant.label: [] for entrant in ready}
+    shuffled = random.Random(0)
+    for _ in range(turns):
+        shuffled.shuffle(ready)
+        for entrant in ready:
+            times[entrant.label].append(processes[entrant.process].run(entrant.name))
+    for entrant in ready:
+        processes[entrant.process].drop(entrant.name)
+    results = []
+    for entrant in sorted(ready, key=ENTRANTS.index):
+        own, theirs = times[entrant.label], times[entrant.measured_against]
+        ratios = sorted(a / b for a, b in zip(own, theirs, strict=True))
+        low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+        ratio = statistics.median(own) / statistics.median(theirs)
+        results.append(Result(problem, entrant.label, statistics.median(own), ratio, low, high))
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="only problems of up to 2048 positions"
+    )
+    parser.add_argument("--output", type=Path, default=HERE, help="the folder for the results")
+    options = parser.parse_args()
+    problems = [p for p in all_problems() if not options.quick or p.positions <= 2048]
+    processes = start()
+    results: list[Result] = []
+    try:
+        for problem in problems:
+            print(problem, file=sys.stderr)
+            results += measure(problem, processes)
+            write(options.output, machine(), results)
+    finally:
+        for process in processes.values():
+            process.close()
+    print(options.output / "results.md")
+
+
+if __name__ == "__main__":
+    main()
