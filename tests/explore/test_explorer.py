@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def explore(tmp_path: Path) -> Iterator[Callable[..., Explorer]]:
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let maps of some hundred positions need a pass."""
     monkeypatch.setattr(module, "LIVE_CELLS", 70_000)
-    monkeypatch.setattr(heads, "LIVE_CELLS", 200_000)
+    monkeypatch.setattr(heads, "NORMALIZER_CELLS", 200_000)
     monkeypatch.setattr(pyramid, "LEAST_SIDE", 2)
     monkeypatch.setattr(pyramid, "ROWS", 64)
 
@@ -444,6 +445,29 @@ def test_an_exact_tile_is_kept_and_a_sampled_one_is_not(
     assert explorer.tile(0, 0, "mean", 0, 0, 0) != sampled
     monkeypatch.setattr(module.pictures, "exact", None)
     assert explorer.tile(0, 0, "mean", 2, 0, 0) == exact
+
+
+@pytest.mark.usefixtures("as_if_large")
+@pytest.mark.parametrize(
+    "block",
+    [torch.inference_mode, torch.enable_grad, lambda: torch.autocast("cpu", torch.bfloat16)],
+)
+def test_the_block_that_asks_changes_nothing(
+    explore: Callable[..., Explorer], block: Callable[[], AbstractContextManager[object]]
+):
+    query, key = (factors(1, T, 8, seed=seed).requires_grad_() for seed in (0, 1))
+    dense = dense_of(AttentionMap.from_factors(query.detach(), key.detach()))
+    with block():
+        weights = AttentionMap.from_factors(query, key)
+        explorer = explore(weights)
+        near(explorer.cell(0, 0, 5, 6)["weight"], dense[5, 6])
+        explorer.progress(0, 0)
+    finish(explorer)
+    near(explorer.cell(0, 0, 7, 6)["weight"], dense[7, 6])
+    with block():
+        tile = explorer.tile(0, 0, "mean", 0, 0, 0)
+        check_block(explorer, dense, range(9, 50), range(T))
+    near(taken_apart(tile).values, tile_of(dense, "mean", 0, 0, 0))
 
 
 # Rows, columns, cells, blocks.

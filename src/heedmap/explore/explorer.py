@@ -137,7 +137,8 @@ class Explorer:
             Exception: that which ended the pass, if one did.
         """
         found = self._head(layer, head)
-        done = 1.0 if _is_small(found) else self._passes.progress((layer, head), found)
+        with _plainly():
+            done = 1.0 if _is_small(found) else self._passes.progress((layer, head), found)
         return {"done": done, "exact": done == 1}
 
     def cell(self, layer: int, head: int, query: int, key: int) -> dict[str, Any]:
@@ -214,7 +215,7 @@ class Explorer:
         require_number("layer", layer, len(self.scene.layers))
         weights = self.scene.layers[layer].weights
         require_number("head", head, weights.shape[0])
-        with self._lock:
+        with self._lock, _plainly():
             if layer not in self._rules:
                 self._rules[layer] = prepare(weights._rule)
             if (layer, head) not in self._heads:
@@ -229,10 +230,9 @@ class Explorer:
 
     @contextmanager
     def _answering(self, stop: Stop) -> Iterator[None]:
-        """Compute exactly, without gradients, before any pass, and as long as it is wanted."""
+        """Compute before any pass, and as long as it is wanted."""
         with (
-            torch.no_grad(),
-            exactly(),
+            _plainly(),
             self._passes.precedence(),
             wanted_until(lambda: self._closed.is_set() or stop()),
         ):
@@ -258,6 +258,13 @@ class Explorer:
         if pixels is None:
             pixels = pictures.sampled(head, place, statistic, _sample(head, place))
         return tiles.encode(pixels, exact=is_exact), is_exact
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Compute exactly and without gradients, whatever block the caller stands in."""
+    with torch.inference_mode(False), torch.no_grad(), exactly():
+        yield
 
 
 def _is_small(head: Head) -> bool:

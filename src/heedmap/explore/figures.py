@@ -124,7 +124,7 @@ class _Found:
 
     def add(self, head: Head, rows: range, columns: range) -> None:
         """Read all cells of a part."""
-        for cells, _, _ in self._blocks_of(head, rows, columns):
+        for cells in self._blocks_of(head, rows, columns):
             self.total += cells.sum(dtype=torch.float64).cpu()
 
     def look_for_largest(self, head: Head, rows: range, columns: range) -> None:
@@ -132,9 +132,7 @@ class _Found:
         for _ in self._blocks_of(head, rows, columns):
             pass
 
-    def _blocks_of(
-        self, head: Head, rows: range, columns: range
-    ) -> Iterator[tuple[Tensor, range, range]]:
+    def _blocks_of(self, head: Head, rows: range, columns: range) -> Iterator[Tensor]:
         for lines, across in _blocks(rows, columns):
             require_wanted()
             cells = head.tile(lines, across)
@@ -142,7 +140,7 @@ class _Found:
             if not math.isnan(self.largest) and not largest <= self.largest:
                 row, column = divmod(int(cells.argmax()), len(across))
                 self.largest, self.place = largest, (lines[row], across[column])
-            yield cells, lines, across
+            yield cells
 
 
 def _whole_rows(head: Head, rows: range) -> Tensor:

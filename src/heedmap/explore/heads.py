@@ -14,7 +14,7 @@ from heedmap.kernels import native
 from heedmap.lazy import LazyMatrix, Selection
 from heedmap.places import Index
 
-LIVE_CELLS = 1 << 28
+NORMALIZER_CELLS = 1 << 28
 """Up to how many cells are computed for log-normalisers while somebody waits."""
 
 
@@ -54,7 +54,7 @@ class Head:
 
     def is_quickly_known(self, rows: Index) -> bool:
         """Return whether the log-normalisers of these rows are ready, or soon would be."""
-        return self.missing(rows) * self.keys <= LIVE_CELLS
+        return self.missing(rows) * self.keys <= NORMALIZER_CELLS
 
     def known_among(self, rows: range, least: int) -> Int[Tensor, " known"] | None:
         """Return which of these rows are ready, counted from the first, and at least so many.

@@ -68,7 +68,7 @@ class Normalizers:
         rows = given.sizes[1]
         self.given, self.matrix = given, matrix
         self.values = torch.zeros(rows, dtype=torch.float64, device=given.device)
-        self.lacking = torch.zeros(rows, device=given.device)
+        self.lacking = torch.zeros(rows, dtype=torch.float32, device=given.device)
         self.is_ready = torch.zeros(rows, dtype=torch.bool, device=given.device)
         self._lock = threading.Lock()
         if known is not None:

@@ -48,7 +48,7 @@ class Pyramid:
         """Make room; 80 MB for 100,000 positions."""
         self.queries, self.keys, self.side = queries, keys, base_side(queries, keys)
         down, across = (-(-size // self.side) for size in (queries, keys))
-        self.pixels = torch.zeros((2, down, across))
+        self.pixels = torch.zeros((2, down, across), dtype=torch.float32)
         self.lines = 0
 
     @property
