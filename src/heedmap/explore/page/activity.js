@@ -93,6 +93,22 @@ export function latest(activity, delayMs, work) {
 }
 
 /**
+ * Return a function that runs `work` soon after its first call, with the inputs of its last one, and
+ * aborts the run before only then: what changes all the time, as while a sound is played, is still
+ * asked for now and then.
+ *
+ * @template {any[]} Inputs
+ * @param {Activity} activity
+ * @param {number} delayMs
+ * @param {(signal: AbortSignal, ...inputs: Inputs) => Promise<void> | void} work
+ * @returns {(...inputs: Inputs) => void}
+ */
+export function steadily(activity, delayMs, work) {
+  const begin = latest(activity, 0, work);
+  return nowAndThen(activity, delayMs, begin);
+}
+
+/**
  * Return a function that runs `work` soon after its first call, with the inputs of its last one.
  *
  * So what moves on and on is still followed, at most once in a while.
@@ -116,8 +132,11 @@ export function nowAndThen(activity, delayMs, work) {
     setTimeout(() => {
       const last = /** @type {Inputs} */ (newest);
       newest = null;
-      work(...last);
-      end();
+      try {
+        work(...last);
+      } finally {
+        end();
+      }
     }, delayMs);
   };
 }

@@ -1,6 +1,7 @@
 /** Says what is wrong, above everything else, until it is right again. */
 
 import { data, make } from "./dom.js";
+import { icon } from "./icons.js";
 
 /** @type {Record<import("./transport.js").Trouble, import("./words.js").Word>} */
 const WORDS = {
@@ -19,12 +20,21 @@ const WORDS = {
 export function banner(words) {
   const text = make("span");
   const said = data("span", "");
-  const element = make("div", { class: "hm-banner", role: "alert", hidden: "" }, text, " ", said);
+  const close = words.name(make("button", { type: "button", class: "hm-button" }, icon("close")), "close");
+  const element = make(
+    "div",
+    { class: "hm-banner", hidden: "" },
+    make("div", { role: "alert" }, text, " ", said),
+    close,
+  );
+  close.addEventListener("click", () => {
+    element.hidden = true;
+  });
   let shown = "";
   /** @param {import("./transport.js").TransportError | null} error */
   const tell = (error) => {
     if (error === null) {
-      // A refusal stays until it is closed by what comes after it; only silence ends with an answer.
+      // What was refused stays refused, whatever else is answered; silence ends with an answer.
       if (shown === "gone" || shown === "busy") {
         element.hidden = true;
         shown = "";

@@ -1,7 +1,7 @@
 /** Which colours the map has now: the colour map, and a scale for what is visible. */
 
 import { coloursOf, colourOf } from "./colours.js";
-import { placeOn, rangeOf } from "./scale.js";
+import { fittedTo, placeOn, rangeOf } from "./scale.js";
 import { latest } from "./activity.js";
 import { nameOf } from "./tile_cache.js";
 import { TILE } from "./protocol.js";
@@ -23,6 +23,7 @@ export class Colouring {
   /** @param {import("./page.js").Page} page */
   constructor(page) {
     this.#page = page;
+    this.range = fittedTo(this.range, page.state.scale);
     this.paint = this.#mix();
     this.#remeasure = latest(page.activity, 150, () => this.#measure());
     page.store.on(["colours", "theme", "scale", "limits"], () => {
@@ -77,23 +78,28 @@ export class Colouring {
   }
 
   #measure() {
-    const { limits, scale } = this.#page.state;
     const samples = this.#samples();
-    if (!samples) {
-      return;
+    const range = samples ? this.#rangeOf(samples) : this.range;
+    if (samples) {
+      this.#known = this.#mapOnShow();
     }
-    this.#known = this.#mapOnShow();
-    const range = rangeOf(samples, scale);
-    if (limits) {
-      const [low, high] = limits;
-      const largest = samples.findLast((value) => !Number.isNaN(value)) ?? 0;
-      Object.assign(range, { low, high, clipped: largest > high });
-    }
-    const before = JSON.stringify(this.range);
-    if (JSON.stringify(range) !== before) {
-      this.range = range;
+    const fitting = fittedTo(range, this.#page.state.scale);
+    if (JSON.stringify(fitting) !== JSON.stringify(this.range)) {
+      this.range = fitting;
       this.#repaint();
     }
+  }
+
+  /** @param {Float32Array} samples */
+  #rangeOf(samples) {
+    const { limits, scale } = this.#page.state;
+    const range = rangeOf(samples, scale);
+    if (!limits) {
+      return range;
+    }
+    const [low, high] = limits;
+    const largest = samples.findLast((value) => !Number.isNaN(value)) ?? 0;
+    return { low, high, clipped: largest > high };
   }
 
   /** Values of the tiles that are seen, at even steps; null where no tile has come. */

@@ -47,8 +47,11 @@ export class MapView {
     if (left < 0 || top < 0 || left >= this.canvas.width || top >= this.canvas.height) {
       return null;
     }
-    const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
-    return [...context.getImageData(left, top, 1, 1).data.slice(0, 3)];
+    // Reading from the canvas itself would make all further drawing on it slow.
+    const pixel = make("canvas", { width: "1", height: "1" });
+    const context = /** @type {CanvasRenderingContext2D} */ (pixel.getContext("2d"));
+    context.drawImage(this.canvas, -left, -top);
+    return [...context.getImageData(0, 0, 1, 1).data.slice(0, 3)];
   }
 
   /**

@@ -1,5 +1,6 @@
 /** The sound or film of a map: choosing a moment goes there, and playing moves the row. */
 
+import { throwUnlessExpected } from "./activity.js";
 import { data, make } from "./dom.js";
 import { icon } from "./icons.js";
 
@@ -188,7 +189,13 @@ export class Player {
   }
 
   async #load() {
-    const address = await this.#page.transport.mediaUrl(this.#media.name);
+    let address = "";
+    try {
+      address = await this.#page.transport.mediaUrl(this.#media.name);
+    } catch (error) {
+      throwUnlessExpected(error, this.#ended);
+      return;
+    }
     this.#player.src = address;
     if (this.#other) {
       this.#other.src = address;

@@ -53,6 +53,17 @@ export function rangeOf(values, scale) {
 }
 
 /**
+ * Return the range as a scale can have it: a logarithmic one does not begin at 0.
+ *
+ * @param {Range} range
+ * @param {"linear" | "log"} scale
+ * @returns {Range}
+ */
+export function fittedTo(range, scale) {
+  return scale === "log" && range.low <= 0 ? { ...range, low: range.high * LOG_RANGE } : range;
+}
+
+/**
  * Return the function that says where a weight lies on the scale, from 0 to 1.
  *
  * @param {{low: number, high: number}} range

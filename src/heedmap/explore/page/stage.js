@@ -170,13 +170,16 @@ export class Stage {
     requestAnimationFrame(() => {
       const everything = this.#asked.all;
       this.#asked = { all: false, marks: false };
-      if (this.#width > 0 && this.#height > 0 && !this.#page.ended.aborted) {
-        const { frame, inks } = this;
-        for (const drawing of everything ? [...this.#drawings, ...this.#marks] : this.#marks) {
-          drawing(frame, inks);
+      try {
+        if (this.#width > 0 && this.#height > 0 && !this.#page.ended.aborted) {
+          const { frame, inks } = this;
+          for (const drawing of everything ? [...this.#drawings, ...this.#marks] : this.#marks) {
+            drawing(frame, inks);
+          }
         }
+      } finally {
+        drawn();
       }
-      drawn();
     });
   }
 }

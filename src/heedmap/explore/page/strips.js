@@ -1,6 +1,6 @@
 /** Beside the map: what the chosen query looks at, and who looks at the chosen key. */
 
-import { latest } from "./activity.js";
+import { steadily } from "./activity.js";
 import { make } from "./dom.js";
 import { css } from "./colours.js";
 import { cleared } from "./surface.js";
@@ -28,7 +28,7 @@ export class Strip {
     this.canvas.className = `hm-strip hm-strip-${side}`;
     page.stage.element.append(this.canvas);
     page.stage.onDraw((frame, inks) => this.#draw(frame, inks));
-    this.#ask = latest(page.activity, 90, (signal) => this.#fetch(signal));
+    this.#ask = steadily(page.activity, 90, (signal) => this.#fetch(signal));
   }
 
   get #chosen() {
@@ -67,8 +67,9 @@ export class Strip {
     const wanted =
       this.#chosen === null ? "" : `${this.#page.path}/${this.#chosen}/${JSON.stringify(frame.visible)}`;
     if (wanted !== this.#asked) {
-      const other = wanted.split("/").slice(0, 3).join() !== this.#asked.split("/").slice(0, 3).join();
-      this.#line = other ? null : this.#line;
+      // The row before stays until the next one has come, but not that of another head.
+      const map = this.#page.path;
+      this.#line = this.#asked.startsWith(`${map}/`) ? this.#line : null;
       this.#asked = wanted;
       this.#ask();
     }

@@ -1,6 +1,6 @@
 /** The strongest keys of the chosen query, or queries of the chosen key: asked once, shown often. */
 
-import { latest } from "./activity.js";
+import { steadily } from "./activity.js";
 
 const COUNT = 40;
 
@@ -19,7 +19,7 @@ export class Strongest {
   constructor(page, which) {
     const side = which === "query" ? "rows" : "columns";
     const tell = () => this.#listeners.forEach((listener) => listener());
-    const ask = latest(page.activity, 90, async (signal) => {
+    const ask = steadily(page.activity, 90, async (signal) => {
       const chosen = page.state[which];
       if (chosen !== null) {
         const path = `${side}/${page.path}/${chosen}/top?count=${COUNT}`;
