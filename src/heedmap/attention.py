@@ -1,22 +1,63 @@
 """Attention: the output and its map, in one call."""
 
+from typing import Literal, overload
+
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from heedmap import summary
 from heedmap.attention_map import AttentionMap, map_of
 from heedmap.errors import ArgumentError, DTypeError
-from heedmap.kernels import differentiable
+from heedmap.kernels import differentiable, native
 from heedmap.lazy_weights import LogNormalizer, trace_of
 from heedmap.masks import Mask
 from heedmap.precision import exactly, never_compiled
-from heedmap.problem import make_problem
+from heedmap.problem import Problem, make_problem
+from heedmap.summary import Summary
+
+Query = Float[Tensor, "*batch_heads query head_dim"]
+Key = Float[Tensor, "*batch_kv_heads key head_dim"]
+Value = Float[Tensor, "*batch_kv_heads key value_dim"]
+Output = Float[Tensor, "*batch_heads query value_dim"]
+
+
+@overload
+def attention(
+    query: Query,
+    key: Key,
+    value: Value,
+    *,
+    mask: Mask | Bool[Tensor, "..."] | None = ...,
+    scale: float | None = ...,
+    soft_cap: float | None = ...,
+    bias: Float[Tensor, "..."] | None = ...,
+    sinks: Float[Tensor, " heads"] | None = ...,
+    backend: str = ...,
+    keep: Literal["factors"] = ...,
+) -> tuple[Output, AttentionMap]: ...
+
+
+@overload
+def attention(
+    query: Query,
+    key: Key,
+    value: Value,
+    *,
+    mask: Mask | Bool[Tensor, "..."] | None = ...,
+    scale: float | None = ...,
+    soft_cap: float | None = ...,
+    bias: Float[Tensor, "..."] | None = ...,
+    sinks: Float[Tensor, " heads"] | None = ...,
+    backend: str = ...,
+    keep: Summary,
+) -> tuple[Output, Summary]: ...
 
 
 @never_compiled
 def attention(
-    query: Float[Tensor, "*batch_heads query head_dim"],
-    key: Float[Tensor, "*batch_kv_heads key head_dim"],
-    value: Float[Tensor, "*batch_kv_heads key value_dim"],
+    query: Query,
+    key: Key,
+    value: Value,
     *,
     mask: Mask | Bool[Tensor, "..."] | None = None,
     scale: float | None = None,
@@ -24,7 +65,8 @@ def attention(
     bias: Float[Tensor, "..."] | None = None,
     sinks: Float[Tensor, " heads"] | None = None,
     backend: str = "auto",
-) -> tuple[Float[Tensor, "*batch_heads query value_dim"], AttentionMap]:
+    keep: Literal["factors"] | Summary = "factors",
+) -> tuple[Output, AttentionMap | Summary]:
     """Return softmax(query · keyᵀ · scale) · value, and the exact weights as a lazy map.
 
     A query that may look at nothing has output 0 and weights 0. What stands in a slot of key or
@@ -43,16 +85,21 @@ def attention(
         backend: ``"auto"``, ``"native"`` (our kernel, where it could be compiled), ``"fused"``
             (PyTorch's), ``"tiles"`` or ``"reference"`` (the plain formula, which makes every
             weight). `AttentionMap.backend` says which one ran.
+        keep: ``"factors"`` for the map; or a `Summary` for the answers to its questions instead,
+            found in the same pass as the output, where our kernel runs. They carry no gradient; the
+            output does.
 
     Returns:
-        The output, in the number type of query, and its `AttentionMap`.
+        The output, in the number type of query, and its `AttentionMap`, or the `Summary`.
 
     Raises:
         ShapeError: for sizes that do not fit each other.
         DTypeError: for number types that are not floating point, or not the same.
-        ArgumentError: for a mask, scale, cap, bias, sinks or backend that make no sense.
+        ArgumentError: for a mask, scale, cap, bias, sinks, backend or keep that make no sense.
 
-    Cost: O(query · key) time; memory of the output and one number for each query.
+    Cost: O(query · key) time; memory of the output and one number for each query. A `Summary`
+    adds a fifth to the time and its answers to the memory, and each thread keeps up to 10 MB; by
+    other kernels than ours it takes a second pass.
 
     Exactness: scores and softmax in float32 or better, whatever the inputs.
 
@@ -65,6 +112,8 @@ def attention(
         tensor([[1.0000, 0.0000, 0.0000],
                 [0.5000, 0.5000, 0.0000],
                 [0.3333, 0.3333, 0.3333]])
+        >>> attention(x, x, x, keep=Summary(top=1))[1].received
+        tensor([1., 1., 1.])
 
     Source: Vaswani et al., “Attention is all you need”, 2017, equation 1.
     """
@@ -73,22 +122,40 @@ def attention(
     )
     if values is None:
         raise DTypeError("value must be a torch.Tensor; got None. For weights alone: from_factors.")
+    if isinstance(keep, Summary):
+        keep.require_sense(problem.extent.keys)
+    elif keep != "factors":
+        raise ArgumentError(f"keep must be 'factors' or a heedmap.Summary; got {keep!r}.")
+    backend = _chosen(backend, problem, values)
+    answers = None
+    with exactly():
+        if isinstance(keep, Summary) and backend == "native" and native.attends(problem, values):
+            output, normalizer, answers = summary.attend(problem, values, keep)
+        else:
+            output, normalizer = differentiable.run(problem, values, backend)
+    known = LogNormalizer(problem, normalizer, backend, trace_of(output, values))
+    weights = map_of(problem, known, query)
+    if query.ndim < 4:
+        output = output.reshape(*query.shape[:-1], value.shape[-1])
+    if not isinstance(keep, Summary):
+        return output, weights
+    if answers is None:
+        return output, weights.summarize(top=keep.top, pool=keep.pool)
+    return output, keep.answered(answers, tuple(query.shape[:-2]), query.dtype)
+
+
+def _chosen(backend: str, problem: Problem, value: Tensor) -> str:
+    """Return the name of the kernel to take."""
     if backend == "auto":
-        backend = differentiable.choose(problem, values)
-    elif backend not in differentiable.KERNELS:
+        return differentiable.choose(problem, value)
+    if backend not in differentiable.KERNELS:
         raise ArgumentError(
             f"backend must be 'auto', 'native', 'fused', 'tiles' or 'reference'; got {backend!r}."
         )
-    elif not differentiable.serves(backend, problem, values):
+    if not differentiable.serves(backend, problem, value):
         raise ArgumentError(
             f"backend must be 'auto' or 'tiles' for this problem; got {backend!r}. Neither "
             "PyTorch's kernel nor ours knows a soft-cap, a gradient of a bias, or a device but the "
             "CPU; ours knows no float64 either, and must have been compiled."
         )
-    with exactly():
-        output, normalizer = differentiable.run(problem, values, backend)
-    known = LogNormalizer(problem, normalizer, backend, trace_of(output, values))
-    weights = map_of(problem, known, query)
-    if query.ndim < 4:
-        output = output.reshape(*query.shape[:-1], value.shape[-1])
-    return output, weights
+    return backend

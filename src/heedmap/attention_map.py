@@ -21,7 +21,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from heedmap import reductions
 from heedmap.axes import Axis
-from heedmap.errors import ArgumentError, FrozenError, ShapeError, UnsupportedError
+from heedmap.errors import FrozenError, ShapeError, UnsupportedError
 from heedmap.lazy import Dense, LazyMatrix
 from heedmap.lazy_weights import (
     Form,
@@ -36,7 +36,7 @@ from heedmap.masks import Mask
 from heedmap.precision import never_compiled
 from heedmap.problem import Problem, make_problem
 from heedmap.scoring import Scoring
-from heedmap.summary import Answers, Summary, summarize
+from heedmap.summary import Answers, Summary, check_pool, summarize
 
 SAVED_FORM = 1
 """The form in which maps are saved; another number is refused."""
@@ -217,7 +217,7 @@ class AttentionMap(Tensor):
             tensor([[0.5000, 0.0000],
                     [0.0000, 0.5000]])
         """
-        _check_pool(rows, columns, how)
+        check_pool(rows, columns, how)
         return self._fold(reductions.pool(self._matrix("pool"), rows, columns, how))
 
     @never_compiled
@@ -259,12 +259,10 @@ class AttentionMap(Tensor):
                     [1],
                     [2]])
         """
-        if top < 0 or top > self.shape[-1]:
-            raise ShapeError(f"top must be 0 to the number of keys, {self.shape[-1]}; got {top}.")
-        if pool is not None:
-            _check_pool(*pool, "mean")
-        answers = summarize(self._matrix("summarize"), top=top, pool=pool)
-        return Summary(top, pool, answers.folded(self._lead, self.dtype))
+        asked = Summary(top, pool)
+        rule = self._matrix("summarize")
+        asked.require_sense(rule.sizes[2])
+        return asked.answered(summarize(rule, top=top, pool=pool), self._lead, self.dtype)
 
     @never_compiled
     def to_dense(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -432,13 +430,6 @@ def _not_plain(wish: str) -> str:
         f"{wish} must be asked of the weights of a problem, whole or selected; these were given, "
         "reduced or computed with."
     )
-
-
-def _check_pool(rows: int, columns: int, how: str) -> None:
-    if rows < 1 or columns < 1:
-        raise ArgumentError(f"rows and columns must be 1 or more; got {rows} and {columns}.")
-    if how not in ("mean", "sum", "max"):
-        raise ArgumentError(f"how must be 'mean', 'sum' or 'max'; got {how!r}.")
 
 
 def map_of(problem: Problem, normalizer: LogNormalizer, query: Tensor) -> AttentionMap:

@@ -224,9 +224,9 @@ class LogNormalizer:
             return None
         with torch.no_grad():
             if self.known is None:
-                far = _is_far(self.rows(matrices, rows))
+                far = is_far(self.rows(matrices, rows))
             else:
-                self.far = _is_far(self.known) if self.far is None else self.far
+                self.far = is_far(self.known) if self.far is None else self.far
                 far = self.far
         if far:
             return torch.float64
@@ -335,7 +335,8 @@ class LazyWeights(LazyMatrix):
         )
 
 
-def _is_far(normalizer: Tensor) -> bool:
+def is_far(normalizer: Tensor) -> bool:
+    """Return whether some row's scores are so far from 0 that float32 has too few digits for it."""
     if not normalizer.numel():
         return False
     low, high = (float(end) for end in torch.aminmax(normalizer))

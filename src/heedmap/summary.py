@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedmap.errors import ArgumentError
-from heedmap.kernels import native
+from heedmap.errors import ArgumentError, ShapeError
+from heedmap.kernels import differentiable, native
 from heedmap.kernels.tiles import Log2Weights
 from heedmap.lazy import LazyMatrix
-from heedmap.lazy_weights import LazyWeights, Reading
+from heedmap.lazy_weights import LazyWeights, Reading, is_far
 from heedmap.places import CELLS, Block
 from heedmap.precision import exactly
 from heedmap.problem import Problem
@@ -48,8 +48,9 @@ class Answers:
 class Summary:
     """Which questions to ask in one pass over a map, and what the pass found.
 
-    ``Summary(top=8)`` alone says what `heedmap.watch` is to find out while a model runs;
-    `AttentionMap.summarize` returns one with its answers. Rows are queries, columns keys.
+    ``Summary(top=8)`` alone says what `heedmap.attention` is to find out beside the output, or
+    `heedmap.watch` while a model runs; `AttentionMap.summarize` returns one with its answers. Rows
+    are queries, columns keys.
 
     Args:
         top: How many of the strongest keys of each row to find; 0 for none.
@@ -90,9 +91,37 @@ class Summary:
         if self.answers is None:
             raise ArgumentError(
                 "summary must come from a pass over a map; got questions alone. Give it to "
-                "heedmap.watch as keep=, or ask a map with summarize()."
+                "heedmap.attention or heedmap.watch as keep=, or ask a map with summarize()."
             )
         return self.answers
+
+    def require_sense(self, keys: int) -> None:
+        """Refuse questions that a map of so many keys cannot answer; not for users.
+
+        Raises:
+            ShapeError: for more keys than there are.
+            ArgumentError: for a picture without rows or columns.
+        """
+        if self.top < 0 or self.top > keys:
+            raise ShapeError(f"top must be 0 to the number of keys, {keys}; got {self.top}.")
+        if self.pool is not None:
+            check_pool(*self.pool, "mean")
+
+    def answered(self, answers: Answers, lead: tuple[int, ...], dtype: torch.dtype) -> "Summary":
+        """Return the same questions with the answers about a map of this form; not for users."""
+        return replace(self, answers=answers.folded(lead, dtype))
+
+
+def check_pool(rows: int, columns: int, how: str) -> None:
+    """Refuse a picture without rows or columns, or made in a way that there is not.
+
+    Raises:
+        ArgumentError: for such a one.
+    """
+    if rows < 1 or columns < 1:
+        raise ArgumentError(f"rows and columns must be 1 or more; got {rows} and {columns}.")
+    if how not in ("mean", "sum", "max"):
+        raise ArgumentError(f"how must be 'mean', 'sum' or 'max'; got {how!r}.")
 
 
 def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> Answers:
@@ -108,6 +137,25 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> An
         for tile, logarithms, block in _tiles(rule):
             answers.add(tile, logarithms, block)
         return answers.finish()
+
+
+def attend(
+    problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"], asked: Summary
+) -> tuple[
+    Float[Tensor, "batch heads query value_dim"],
+    Float[Tensor, "batch heads query"],
+    Answers | None,
+]:
+    """Return output and log-normaliser by our own kernel, and the answers of the same pass.
+
+    The problem must be one that `native.attends`. There are no answers where the log-normaliser has
+    too few digits for them: then ask a map.
+
+    Cost: that of `native.attend`.
+    """
+    sides = _sides(problem, asked.pool)
+    output, normalizer, found = differentiable.run_asking(problem, value, _wanted(sides, asked.top))
+    return output, normalizer, None if is_far(normalizer) else _answers(found, sides)
 
 
 def _reading(rule: LazyMatrix) -> Reading | None:

@@ -38,8 +38,21 @@ def run(problem: Problem, value: Tensor, backend: str) -> tuple[Tensor, Tensor]:
         return output, normalizer.detach()
     inputs = (*problem.tensors(), value)
     if _needs_gradient(inputs):
-        return _Output.apply(problem, backend, *inputs)  # pyright: ignore[reportReturnType]
+        return _Output.apply(problem, backend, None, *inputs)[:2]  # pyright: ignore
     return KERNELS[backend].forward(problem, value)
+
+
+def run_asking(
+    problem: Problem, value: Tensor, wanted: native.Wanted
+) -> tuple[Tensor, Tensor, native.Found]:
+    """Return the same by our own kernel, and statistics of the weights, plain numbers.
+
+    The problem must be one that `native.attends`.
+    """
+    inputs = (*problem.tensors(), value)
+    if _needs_gradient(inputs):
+        return _Output.apply(problem, "native", wanted, *inputs)  # pyright: ignore
+    return native.attend(problem, value, wanted)
 
 
 def plain_log_normalizer(problem: Problem, backend: str) -> Tensor:
@@ -87,21 +100,24 @@ def _listed(problem: Problem, grads: Gradients) -> list[Tensor | None]:
 class _Output(torch.autograd.Function):
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        problem: Problem, backend: str, *inputs: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        problem: Problem, backend: str, wanted: native.Wanted | None, *inputs: Tensor
+    ) -> tuple[Tensor, Tensor, native.Found | None]:
         # Within torch.func, these are the numbers and those of the problem only stand for them.
         *tensors, value = inputs
-        return KERNELS[backend].forward(_rebuilt(problem, tensors), value)
+        problem = _rebuilt(problem, tensors)
+        if wanted is not None:
+            return native.attend(problem, value, wanted)
+        return *KERNELS[backend].forward(problem, value), None
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.problem, ctx.backend, *tensors = inputs
-        ctx.save_for_backward(*tensors, *output)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        ctx.problem, ctx.backend, _, *tensors = inputs
+        ctx.save_for_backward(*tensors, *output[:2])
         ctx.mark_non_differentiable(output[1])
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, d_output: Tensor, _: Tensor
+        ctx: Any, d_output: Tensor, *_: Any
     ) -> tuple[Tensor | None, ...]:
         refuse_mapped("gradient", d_output)
         *inputs, output, normalizer = ctx.saved_tensors
@@ -110,13 +126,13 @@ class _Output(torch.autograd.Function):
         if torch.is_grad_enabled():
             _require_room(problem)
             plain = reference.forward(problem, value)[0]
-            wanted = ctx.needs_input_grad[2:]
-            return None, None, *_again(plain, [*tensors, value], wanted, d_output)
+            wanted = ctx.needs_input_grad[3:]
+            return None, None, None, *_again(plain, [*tensors, value], wanted, d_output)
         with exactly():
             grads = KERNELS[ctx.backend].backward(
                 problem, value, output, normalizer, d_output, None
             )
-        return None, None, *_listed(problem, grads), grads.value
+        return None, None, None, *_listed(problem, grads), grads.value
 
 
 class _LogNormalizer(torch.autograd.Function):

@@ -1,0 +1,147 @@
+"""`attention(keep=Summary(...))`: the output and the answers, in one pass where our kernel runs."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import heedmap
+from heedmap import Causal, Documents, Padding, Summary, Window
+from heedmap.errors import ArgumentError, ShapeError
+from heedmap.kernels import differentiable, native
+
+VALID = torch.arange(70)[None] % 5 != 3
+ASKED = [Summary(), Summary(top=3), Summary(top=70, pool=(9, 11)), Summary(pool=(500, 1))]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal and padded": {"mask": Causal("end") & Padding(VALID)},
+    "window": {"mask": Window("start", before=4, after=0)},
+    "documents": {"mask": Documents(torch.arange(50)[None] // 9, torch.arange(70)[None] // 9)},
+    "capped": {"soft_cap": 2.0},
+    "biased": {"bias": torch.randn(50, 70)},
+    "sinks": {"sinks": torch.randn(4)},
+    "far from 0": {"scale": 90.0},
+    "nothing seen": {"mask": Padding(torch.zeros(1, 70))},
+}
+
+
+def inputs(dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    torch.manual_seed(0)
+    return [
+        torch.randn(1, heads, n, width).to(dtype)
+        for heads, n, width in ((4, 50, 8), (2, 70, 8), (2, 70, 5))
+    ]
+
+
+def assert_same(one: Summary, other: Summary) -> None:
+    for name in ("received", "entropy", "top_weights", "top_keys", "pooled"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a is None) == (b is None), name
+        if a is not None:
+            # In half precision both may be rounded to neighbours.
+            rtol = torch.finfo(a.dtype).eps if a.dtype == torch.bfloat16 else 1e-5
+            torch.testing.assert_close(a, b, atol=2e-6, rtol=rtol, equal_nan=True)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_as_of_the_map(options: dict[str, Any], dtype: torch.dtype) -> None:
+    given = inputs(dtype)
+    options = {
+        name: option.to(dtype) if isinstance(option, Tensor) else option
+        for name, option in options.items()
+    }
+    for asked in ASKED:
+        for backend in ("auto", "tiles"):
+            output, summary = heedmap.attention(*given, **options, backend=backend, keep=asked)
+            expected, weights = heedmap.attention(*given, **options, backend=backend)
+            assert torch.equal(output, expected)
+            assert (summary.top, summary.pool) == (asked.top, asked.pool)
+            assert_same(summary, weights.summarize(top=asked.top, pool=asked.pool))
+
+
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_fewer_dimensions(ndim: int) -> None:
+    given = [torch.randn(3, 9, 4)[0] if ndim == 2 else torch.randn(3, 9, 4) for _ in range(3)]
+    output, summary = heedmap.attention(*given, keep=Summary(top=2, pool=(2, 3)))
+    expected, weights = heedmap.attention(*given)
+    assert torch.equal(output, expected)
+    assert_same(summary, weights.summarize(top=2, pool=(2, 3)))
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (1, 1), (0, 0)])
+def test_small_sizes(sizes: tuple[int, int]) -> None:
+    queries, keys = sizes
+    query, key = torch.randn(queries, 4), torch.randn(keys, 4)
+    output, summary = heedmap.attention(query, key, key, keep=Summary(top=min(keys, 1)))
+    assert output.shape == (queries, 4)
+    assert summary.received.shape == (keys,)
+    assert float(summary.received.sum()) == (queries if keys else 0)
+
+
+def test_the_output_keeps_its_gradient_and_the_answers_have_none() -> None:
+    learnt = [tensor.requires_grad_() for tensor in inputs()]
+    mask = Padding(VALID)
+    asked = Summary(top=2, pool=(5, 5))
+    output, summary = heedmap.attention(*learnt, mask=mask, keep=asked)
+    expected, weights = heedmap.attention(*learnt, mask=mask)
+    up = torch.randn(output.shape)
+    grads = [torch.autograd.grad(out, learnt, up) for out in (output, expected)]
+    for one, other in zip(*grads, strict=True):
+        assert torch.equal(one, other)
+    assert not summary.received.requires_grad
+    assert_same(summary, weights.detach().summarize(top=2, pool=(5, 5)))
+    with torch.no_grad():
+        output, _ = heedmap.attention(*learnt, mask=mask, keep=asked)
+    assert not output.requires_grad
+
+
+@pytest.mark.skipif(native.load() is None, reason="needs our kernel, which was not compiled")
+def test_one_pass_where_our_kernel_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise AssertionError
+
+    for name in ("forward", "statistics"):
+        monkeypatch.setattr(native, name, forbidden)
+    for learnt in (False, True):
+        given = [tensor.requires_grad_(learnt) for tensor in inputs()]
+        heedmap.attention(*given, mask=Causal("end"), keep=Summary(top=4))
+
+
+def test_a_row_that_is_not_a_number() -> None:
+    query, key, value = inputs()
+    query[0, 1, 7] = math.nan
+    _, summary = heedmap.attention(query, key, value, keep=Summary(top=2))
+    _, weights = heedmap.attention(query, key, value)
+    assert_same(summary, weights.summarize(top=2))
+    assert torch.isnan(summary.entropy).sum() == 1
+
+
+def test_second_derivatives() -> None:
+    learnt = [t.double().requires_grad_() for t in inputs()]
+
+    def call(*given: Tensor) -> Tensor:
+        return heedmap.attention(*given, keep=Summary())[0].square().sum()
+
+    first = torch.autograd.grad(call(*learnt), learnt, create_graph=True)
+    assert torch.autograd.grad(first[0].sum(), learnt)[0].abs().sum() > 0
+    assert set(differentiable.KERNELS) == {"native", "fused", "tiles", "reference"}
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize(
+    ("keep", "error", "message"),
+    [
+        ("map", ArgumentError, r"keep must be 'factors' or a heedmap\.Summary; got 'map'\."),
+        (Summary(top=71), ShapeError, r"top must be 0 to the number of keys, 70; got 71\."),
+        (Summary(pool=(0, 3)), ArgumentError, r"rows and columns must be 1 or more; got 0 and 3\."),
+    ],
+)
+def test_bad_questions(
+    keep: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(differentiable, "run", None)
+    with pytest.raises(error, match=message):
+        heedmap.attention(*inputs(), keep=keep)
