@@ -274,10 +274,15 @@ def test_the_files_that_were_used_least_lately_make_room(
         store.save(tmp_path, head, filled(head))
         (path,) = set(tmp_path.iterdir()) - before
         os.utime(path, (10**9 - age, 10**9 - age))
+    for name in ("killed.pyramid.part", "somebody's.txt"):
+        (tmp_path / name).write_bytes(bytes(10**6))
+        os.utime(tmp_path / name, (10**8, 10**8))
     assert store.load(tmp_path, heads[0]) is not None
     monkeypatch.setattr(store, "MOST_BYTES", path.stat().st_size * 2)
     store.save(tmp_path, heads[3], filled(heads[3]))
     assert [store.load(tmp_path, head) is not None for head in heads] == [True, False, False, True]
+    assert len(list(tmp_path.iterdir())) == 3
+    assert (tmp_path / "somebody's.txt").exists()
 
 
 def test_the_cache_lies_where_it_should(monkeypatch: pytest.MonkeyPatch):

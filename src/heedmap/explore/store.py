@@ -19,7 +19,7 @@ from heedmap.explore.raw import view_of
 
 HEADER = struct.Struct("<8sQQQQ32s")
 MAGIC = b"heedmap1"
-SUFFIX = ".pyramid"
+SUFFIX, PART = ".pyramid", ".pyramid.part"
 
 MOST_BYTES = 2 << 30
 """How large the folder may become; the files that were used least lately make room."""
@@ -73,7 +73,7 @@ def save(folder: Path | None, head: Head, pyramid: Pyramid) -> None:
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         # In the same folder, so that renaming is one step.
-        handle, temporary = tempfile.mkstemp(suffix=".part", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(suffix=PART, dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_header(pyramid, rows))
@@ -106,7 +106,9 @@ def _header(pyramid: Pyramid, rows: tuple[Tensor, ...]) -> bytes:
 
 
 def _make_room(folder: Path) -> None:
-    files = [(path.stat(), path) for path in folder.iterdir() if path.is_file()]
+    # Nobody's files but ours, whatever folder this is; those of a process that was killed, too.
+    ours = (path for suffix in (SUFFIX, PART) for path in folder.glob("*" + suffix))
+    files = [(path.stat(), path) for path in ours]
     files.sort(key=lambda found: found[0].st_mtime, reverse=True)
     total = 0
     for found, path in files:
