@@ -11,6 +11,9 @@ import pytest
 import torch
 from playwright.sync_api import Route, expect
 
+import heedmap
+from heedmap.axes import Axis
+from heedmap.explore.scene import Scene, SceneLayer
 from tests.browser.conftest import Opened, OpenPage
 from tests.browser.scenes import (
     SECONDS_PER_POSITION,
@@ -128,6 +131,25 @@ def test_a_click_in_the_text_chooses_the_token(open_page: OpenPage) -> None:
     expect(opened.page.locator(".hm-mark-query")).to_have_text("because")
     opened.page.keyboard.press("ArrowRight")
     expect(opened.page.locator(".hm-mark-query")).to_have_text("the")
+
+
+def test_a_long_text_is_laid_out_around_the_chosen_token(open_page: OpenPage) -> None:
+    size = 4000
+    labels = [f"w{i}" for i in range(size)]
+    text = " ".join(labels)
+    ends = torch.tensor([len(label) + 1 for label in labels]).cumsum(0).tolist()
+    offsets = [(end - len(label) - 1, end - 1) for label, end in zip(labels, ends, strict=True)]
+    x = torch.randn(1, size, 4, generator=torch.Generator().manual_seed(0))
+    weights = heedmap.AttentionMap.from_factors(x, x)
+    layer = SceneLayer("map", "self", weights, 0, 0, ("0",), ("",))
+    scene = Scene("long", (layer,), (Axis.of_tokens(text, labels, offsets),))
+    opened = open_page(scene, link="layer=0&query=3990")
+    expect(opened.page.locator(".hm-mark-query")).to_have_text("w3990")
+    assert len(opened.page.locator(".hm-reader").inner_text()) <= 12_000
+    opened.set(query=5)
+    expect(opened.page.locator(".hm-mark-query")).to_have_text("w5")
+    opened.page.evaluate("document.querySelector('.hm-reader').scrollTop = 1e6")
+    expect(opened.page.locator(".hm-reader")).to_contain_text("w2500")
 
 
 def test_keys_do_all_that_pointers_do(open_page: OpenPage) -> None:

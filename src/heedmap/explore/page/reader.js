@@ -5,10 +5,16 @@ import { make } from "./dom.js";
 /** @typedef {import("./page.js").Page} Page */
 /** @typedef {{start: number, end: number, kind: string, share: number}} Mark */
 
+/** How many characters are laid out at once; of a longer text, those around the chosen token. */
+const LAID_OUT = 12_000;
+
+/** How many are seen again after going on. */
+const OVERLAP = 1_000;
+
 /**
  * Return the text of one side.
  *
- * The text is one node between marks, however long it is: a click is found by its character.
+ * The text is one node between marks: a click is found by its character.
  *
  * @param {Page} page
  * @param {"query" | "key" | "both"} side whose tokens the text has
@@ -23,6 +29,17 @@ export function reader(page, side, strongest, ended) {
   const which = side === "key" ? "key" : "query";
   /** @type {Map<Node, number>} where in the text each node begins */
   const starts = new Map();
+  let first = 0;
+
+  /** Bring the chosen token in, if it is not among what is laid out. */
+  const follow = () => {
+    const span = places.axis?.spans[page.state[which] ?? -1];
+    if (span && (span[0] < first || span[1] > first + LAID_OUT)) {
+      first = Math.max(0, Math.round(span[0] - LAID_OUT / 2));
+    }
+    show();
+    reveal(box, which);
+  };
 
   const show = () => {
     const { axis } = places;
@@ -31,7 +48,8 @@ export function reader(page, side, strongest, ended) {
     }
     starts.clear();
     box.replaceChildren();
-    let at = 0;
+    const last = Math.min(axis.text.length, first + LAID_OUT);
+    let at = first;
     const add = (/** @type {number} */ end, /** @type {HTMLElement | null} */ mark) => {
       const node = document.createTextNode(axis.text.slice(at, end));
       starts.set(node, at);
@@ -42,16 +60,30 @@ export function reader(page, side, strongest, ended) {
       at = end;
     };
     for (const { start, end, kind, share } of marksOf(page, side, strongest)) {
-      if (start >= at && end > start) {
+      if (start >= at && end > start && end <= last) {
         add(start, null);
         const mark = make("mark", { class: `hm-mark-${kind}` });
         mark.style.setProperty("--share", String(share));
         add(end, mark);
       }
     }
-    add(axis.text.length, null);
-    reveal(box, which);
+    add(last, null);
   };
+
+  box.addEventListener("scroll", () => {
+    const { length } = places.axis?.text ?? "";
+    const atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 2;
+    const step = LAID_OUT - OVERLAP;
+    if (atEnd && first + LAID_OUT < length) {
+      first += step;
+      show();
+      box.scrollTop = 2;
+    } else if (box.scrollTop === 0 && first > 0) {
+      first = Math.max(0, first - step);
+      show();
+      box.scrollTop = box.scrollHeight - box.clientHeight - 3;
+    }
+  });
 
   box.addEventListener("click", (event) => {
     const place = characterAt(event, starts);
@@ -66,12 +98,12 @@ export function reader(page, side, strongest, ended) {
       page.choose({ [which]: (page.state[which] ?? -step) + step });
     }
   });
-  store.on(["query", "key", "layer"], show, ended);
+  store.on(["query", "key", "layer"], follow, ended);
   strongest.onChange(show, ended);
-  show();
+  follow();
   return {
     element: make("section", { class: "hm-panel" }, words.put(make("h2"), "text"), box),
-    show,
+    show: follow,
   };
 }
 
