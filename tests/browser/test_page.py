@@ -144,12 +144,22 @@ def test_a_long_text_is_laid_out_around_the_chosen_token(open_page: OpenPage) ->
     layer = SceneLayer("map", "self", weights, 0, 0, ("0",), ("",))
     scene = Scene("long", (layer,), (Axis.of_tokens(text, labels, offsets),))
     opened = open_page(scene, link="layer=0&query=3990")
-    expect(opened.page.locator(".hm-mark-query")).to_have_text("w3990")
+    mark = opened.page.locator(".hm-mark-query")
+    expect(mark).to_have_text("w3990")
+    assert opened.page.evaluate(IN_SIGHT)
     assert len(opened.page.locator(".hm-reader").inner_text()) <= 12_000
     opened.set(query=5)
-    expect(opened.page.locator(".hm-mark-query")).to_have_text("w5")
+    expect(mark).to_have_text("w5")
+    assert opened.page.evaluate(IN_SIGHT)
     opened.page.evaluate("document.querySelector('.hm-reader').scrollTop = 1e6")
     expect(opened.page.locator(".hm-reader")).to_contain_text("w2500")
+
+
+IN_SIGHT = """() => {
+    const box = document.querySelector(".hm-reader").getBoundingClientRect();
+    const { top, bottom } = document.querySelector(".hm-mark-query").getBoundingClientRect();
+    return box.top <= top && bottom <= box.bottom;
+}"""
 
 
 def test_keys_do_all_that_pointers_do(open_page: OpenPage) -> None:
@@ -200,10 +210,10 @@ def test_wheel_and_drag_move_the_map_under_the_pointer(open_page: OpenPage) -> N
     opened = open_page(numbered(weights_of(1, 700, 700)), link="at=350,350&zoom=3")
     left, top = opened.view("placeOf(330, 340)")
     opened.page.mouse.move(left, top)
-    for _ in range(6):
+    for _ in range(2):
         opened.page.mouse.wheel(0, -240)
     opened.quiet()
-    assert opened.view("placeOf(330, 340)") == pytest.approx([left, top], abs=1)
+    assert opened.view("placeOf(330, 340)") == pytest.approx([left, top], abs=3)
     before = opened.view("state()")["view"]["x"]
     opened.page.mouse.down()
     opened.page.mouse.move(left - 150, top, steps=3)

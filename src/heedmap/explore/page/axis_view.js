@@ -54,9 +54,11 @@ export class AxisView {
     context.textBaseline = "middle";
     const { queries, state, words } = this.#page;
     const shown = frame.visible.rows;
+    // Half a token's name at the edge would lie on its neighbour; a time can move inwards.
+    const edge = areNamed(queries, frame.down) ? 6 : -1;
     for (const { at, text } of ticksOf(queries, shown, frame.down, 44)) {
       const top = frame.top(at);
-      if (top < -1 || top > frame.height + 1) {
+      if (top < edge || top > frame.height - edge) {
         continue;
       }
       context.fillStyle = inks.line;
@@ -65,15 +67,18 @@ export class AxisView {
       const inside = Math.min(frame.height - 7, Math.max(7, top));
       context.fillText(fitted(context, text, width - 24), width - 8, inside);
     }
-    context.save();
-    context.translate(8, frame.height / 2);
-    context.rotate(-Math.PI / 2);
-    context.textAlign = "center";
-    context.fillStyle = inks.faint;
-    context.fillText(words.say("query"), 0, 0);
-    context.restore();
+    const chosen = state.query === null ? -1e9 : frame.top(state.query + 0.5);
+    if (Math.abs(chosen - frame.height / 2) > 34) {
+      context.save();
+      context.translate(8, frame.height / 2);
+      context.rotate(-Math.PI / 2);
+      context.textAlign = "center";
+      context.fillStyle = inks.faint;
+      context.fillText(words.say("query"), 0, 0);
+      context.restore();
+    }
     if (state.query !== null) {
-      const top = Math.min(frame.height - 10, Math.max(10, frame.top(state.query + 0.5)));
+      const top = Math.min(frame.height - 10, Math.max(10, chosen));
       const text = fitted(context, queries.shortName(state.query), width - 12);
       const wide = context.measureText(text).width + 10;
       pill(context, width - wide - 1, top - 9, wide, inks.query);

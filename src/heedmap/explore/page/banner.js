@@ -13,7 +13,7 @@ const WORDS = {
 };
 
 /**
- * Return the banner, and the functions that tell it of each failure, and of the next success.
+ * Return the banner, and the functions that tell it what went wrong.
  *
  * @param {import("./words.js").Words} words
  */
@@ -30,21 +30,25 @@ export function banner(words) {
   close.addEventListener("click", () => {
     element.hidden = true;
   });
-  let shown = "";
-  /** @param {import("./transport.js").TransportError | null} error */
+  /** @type {Set<object>} */
+  const waiting = new Set();
+  /**
+   * Tell of a failure; the function that comes back, that it is over.
+   *
+   * @param {import("./transport.js").TransportError} error
+   */
   const tell = (error) => {
-    if (error === null) {
-      // What was refused stays refused, whatever else is answered; silence ends with an answer.
-      if (shown === "gone" || shown === "busy") {
-        element.hidden = true;
-        shown = "";
-      }
-      return;
-    }
-    shown = error.trouble;
+    waiting.add(error);
     words.put(text, WORDS[error.trouble]);
     said.textContent = error.trouble === "refused" ? error.said : "";
     element.hidden = false;
+    return () => {
+      waiting.delete(error);
+      // What was refused stays refused; silence ends with an answer.
+      if (waiting.size === 0 && (error.trouble === "gone" || error.trouble === "busy")) {
+        element.hidden = true;
+      }
+    };
   };
   /** Say that some tiles could not be computed. */
   const failed = () => {

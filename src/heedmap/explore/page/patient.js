@@ -9,8 +9,8 @@ const LONGEST_PAUSE_MS = 8000;
  *
  * @param {import("./transport.js").Transport} transport
  * @param {import("./activity.js").Activity} activity told of every request
- * @param {(error: TransportError | null) => void} onTrouble called when a request fails, and with
- *   null when one succeeds again
+ * @param {(error: TransportError) => () => void} onTrouble called when a request fails; what comes
+ *   back is called when the same request needs no more waiting for
  * @param {AbortSignal} ended when the page is gone, nothing is asked any more
  * @returns {import("./transport.js").Transport}
  */
@@ -23,25 +23,29 @@ export function patient(transport, activity, onTrouble, ended) {
    */
   async function persist(signal, ask) {
     const stop = signal ? AbortSignal.any([signal, ended]) : ended;
-    for (let attempt = 0; ; attempt += 1) {
-      try {
-        stop.throwIfAborted();
-        const answer = await ask(stop);
-        onTrouble(null);
-        return answer;
-      } catch (error) {
-        if (stop.aborted || !(error instanceof TransportError)) {
-          throw error;
+    let over = () => {};
+    try {
+      for (let attempt = 0; ; attempt += 1) {
+        try {
+          stop.throwIfAborted();
+          return await ask(stop);
+        } catch (error) {
+          if (stop.aborted || !(error instanceof TransportError)) {
+            throw error;
+          }
+          over();
+          if (error.trouble !== "missing") {
+            over = onTrouble(error);
+          }
+          if (error.trouble !== "gone" && error.trouble !== "busy") {
+            throw error;
+          }
+          const asked = (error.retryAfterSeconds ?? 0) * 1000;
+          await pause(Math.max(asked, Math.min(LONGEST_PAUSE_MS, 400 * 2 ** attempt)), stop);
         }
-        if (error.trouble !== "missing") {
-          onTrouble(error);
-        }
-        if (error.trouble !== "gone" && error.trouble !== "busy") {
-          throw error;
-        }
-        const asked = (error.retryAfterSeconds ?? 0) * 1000;
-        await pause(Math.max(asked, Math.min(LONGEST_PAUSE_MS, 400 * 2 ** attempt)), stop);
       }
+    } finally {
+      over();
     }
   }
 

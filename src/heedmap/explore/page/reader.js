@@ -152,7 +152,7 @@ function marksOf(page, side, strongest) {
 function reveal(box, which) {
   const mark = box.querySelector(`.hm-mark-${which}`);
   if (mark instanceof HTMLElement) {
-    const top = mark.offsetTop - box.offsetTop;
+    const top = mark.offsetTop;
     if (top < box.scrollTop || top + mark.offsetHeight > box.scrollTop + box.clientHeight) {
       box.scrollTop = top - box.clientHeight / 2;
     }
