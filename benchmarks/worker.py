@@ -1,7 +1,7 @@
 """A process in which contestants wait for their turn: `python -m benchmarks.worker`.
 
-It reads JSON lines: ``{"prepare": NAME, "problem": {…}}``, ``{"run": NAME}``, ``{"drop": NAME}``; and
-answers each with one line.
+Asked in JSON lines, ``{"prepare": NAME, "problem": {…}}``, ``{"run": NAME}``, ``{"drop": NAME}``,
+it answers each with one line.
 """
 
 import contextlib
