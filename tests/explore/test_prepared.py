@@ -73,7 +73,7 @@ def test_one_pass_gives_the_picture_that_the_plain_formula_gives(name: str, side
         # Once without log-normalisers and, where our own kernel is there and serves, once with.
         for again in (False, True):
             assert head.missing(rows) == (0 if again else len(rows))
-            found = head.sums_and_maxima(rows, side)
+            found = head.sums_and_maxima(rows, side, side)
             if again and not native.serves(problem_of(head), None):
                 assert found is None
                 continue
@@ -139,7 +139,7 @@ def test_scores_far_from_0_keep_their_digits(is_known: bool, with_sinks: bool):
     if is_known:
         weights = heedmap.attention(query[None], key[None], key[None], **options)[1][0]
     for head, twin in zip(heads_of(weights), expected, strict=True):
-        assert head.sums_and_maxima(range(70), 4) is None
+        assert head.sums_and_maxima(range(70), 4, 4) is None
         torch.testing.assert_close(whole(head).double(), twin, rtol=2e-6, atol=1e-7)
 
 

@@ -78,11 +78,14 @@ def test_a_picture_shows_the_cells_of_its_place_alone(name: str, side: int):
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("statistic", pictures.STATISTICS)
 @pytest.mark.usefixtures("small_steps")
-def test_a_sample_of_all_queries_is_the_picture(name: str, statistic: pictures.Statistic):
+@pytest.mark.parametrize("columns", [range(T), range(32, T)])
+def test_a_sample_of_all_queries_is_the_picture(
+    name: str, statistic: pictures.Statistic, columns: range
+):
     weights = unread(MASKS[name])
-    place = Place(range(128, T - 44), range(T), 16)
+    place = Place(range(128, T - 44), columns, 16)
     found = pictures.sampled(head_of(weights), place, statistic, 16)
-    near(found, picture_of(twin_of(weights)[128 : T - 44], statistic, 16))
+    near(found, picture_of(twin_of(weights)[128 : T - 44, columns.start :], statistic, 16))
 
 
 def test_a_sample_reads_queries_from_the_middle_of_each_line():

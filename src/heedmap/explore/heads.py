@@ -10,6 +10,7 @@ from torch import Tensor
 from heedmap.explore import softmax
 from heedmap.explore.fingerprint import fingerprint
 from heedmap.explore.prepared import Normalizers, Prepared
+from heedmap.explore.softmax import Pictures
 from heedmap.kernels import native
 from heedmap.lazy import LazyMatrix, Selection
 from heedmap.places import Index
@@ -70,8 +71,8 @@ class Head:
         self.normalizers.of(sample + rows.start)
         return self.normalizers.is_ready[rows.start : rows.stop].nonzero().flatten()
 
-    def sums_and_maxima(self, rows: range, side: int) -> tuple[Tensor, Tensor] | None:
-        """Return those of all blocks of `side` × `side` cells of some rows, in a fast pass.
+    def sums_and_maxima(self, rows: Index, high: int, wide: int) -> Pictures | None:
+        """Return those of all blocks of `high` × `wide` cells of some rows, in a fast pass.
 
         None where there is none that would be right, or none that is faster than reading all
         cells: for maps that were computed from others, for scores that need more digits, and for
@@ -90,10 +91,12 @@ class Head:
             known, lacking = normalizers.of(rows)
             if lacking is not None or bool(known.isnan().any()):
                 return None
-            return softmax.sums_and_maxima(problem, known.float(), matrix, rows, side)
+            return softmax.sums_and_maxima(problem, known.float(), matrix, rows, high, wide)
+        if not isinstance(rows, range) or high != wide:
+            return None
         if not problem.clean or not normalizers.missing(rows):
             return None
-        swept = softmax.sweep(problem, matrix, rows, side)
+        swept = softmax.sweep(problem, matrix, rows, high)
         normalizers.take(rows, swept.normalizer)
         return None if normalizers.missing(rows) else swept.pictures
 

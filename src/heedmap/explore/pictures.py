@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedmap.explore.grid import Place
@@ -66,10 +66,27 @@ def sampled(
 
     Cost: O(lines · count · keys) time.
     """
-    down, across = place.size
-    side, columns, how = place.side, place.columns, how_of(statistic)
-    pixels = torch.zeros((down, across), dtype=torch.float64)
-    queries = _spread(place, count)
+    queries, how = _spread(place, count), how_of(statistic)
+    made = None
+    if place.columns == range(head.keys):
+        made = head.sums_and_maxima(queries.flatten(), count, place.side)
+    if made is not None:
+        pixels = made[int(how == "max")].double()
+    else:
+        pixels = _read(head, place, queries, how)
+    if statistic == "max":
+        return pixels
+    means = pixels / (count * heights(len(place.columns), place.side))
+    return means if statistic == "mean" else means * _areas(place)
+
+
+def _read(
+    head: Head, place: Place, queries: Int[Tensor, "down count"], how: How
+) -> Float[Tensor, "down across"]:
+    """Shrink what some queries of each line of pixels give to the keys of a place."""
+    down, count = queries.shape
+    side, columns = place.side, place.columns
+    pixels = torch.zeros(place.size, dtype=torch.float64)
     for lines in split(down, max(STEP // count, 1)):
         rows = queries[lines.start : lines.stop].flatten()
         for some in _stretches(head, place, rows):
@@ -78,10 +95,7 @@ def sampled(
             pixels[lines.start : lines.stop, some.start : some.stop] = shrink(
                 cells, count, side, how
             )
-    if statistic == "max":
-        return pixels
-    means = pixels / (count * heights(len(columns), side))
-    return means if statistic == "mean" else means * _areas(place)
+    return pixels
 
 
 def _bands(place: Place) -> Iterator[range]:

@@ -67,7 +67,7 @@ class Pyramid:
         side, first = self.side, self.lines
         last = min(first + max(ROWS // side, 1), self.pixels.shape[1])
         rows = range(first * side, min(last * side, self.queries))
-        made = head.sums_and_maxima(rows, side)
+        made = head.sums_and_maxima(rows, side, side)
         if made is None:
             made = pictures.exact(head, Place(rows, range(self.keys), side), ("sum", "max"))
         for kept, new in zip(self.pixels, made, strict=True):

@@ -72,13 +72,20 @@ def log_normalizer(problem: Problem, matrix: int, rows: Index) -> Float[Tensor, 
 
 
 def sums_and_maxima(
-    problem: Problem, normalizer: Float[Tensor, " rows"], matrix: int, rows: range, side: int
+    problem: Problem,
+    normalizer: Float[Tensor, " rows"],
+    matrix: int,
+    rows: Index,
+    high: int,
+    wide: int,
 ) -> Pictures:
-    """Return the pictures of some rows of finite numbers, by our own kernel, which must serve.
+    """Return the sum and the largest of each block of `high` × `wide` weights of some rows.
+
+    The rows must have finite numbers alone, and our own kernel must serve.
 
     Cost: O(rows · keys · head_dim) time; memory of the pictures.
     """
-    bins = torch.arange(len(rows)) // side, torch.arange(problem.extent.keys) // side
+    bins = torch.arange(len(rows)) // high, torch.arange(problem.extent.keys) // wide
     wanted = native.Wanted(bins=bins, sums=True, maxima=True)
     found = native.statistics(cut(problem, matrix, rows), normalizer[None], wanted)
     assert found.sums is not None
