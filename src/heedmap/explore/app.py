@@ -185,7 +185,8 @@ class _Answers:
         stop_at = asked.number_of(_behind(request, "stop"), "stop")
         bins = asked.number_of(_behind(request, "bins"), "bins", asked.MAX_BINS)
         return await self._computed(
-            request, lambda _: self.explorer.line(side, layer, head, number, first, stop_at, bins)
+            request,
+            lambda stop: self.explorer.line(side, layer, head, number, first, stop_at, bins, stop),
         )
 
     async def top_of_row(self, request: Request) -> Response:
@@ -198,7 +199,7 @@ class _Answers:
         layer, head, number = asked.numbers_of(request.path_params, "layer", "head", "number")
         count = asked.number_of(_behind(request, "count"), "count", asked.MAX_STRONGEST)
         return await self._computed(
-            request, lambda _: self.explorer.top(side, layer, head, number, count)
+            request, lambda stop: self.explorer.top(side, layer, head, number, count, stop)
         )
 
     async def block(self, request: Request) -> Response:
