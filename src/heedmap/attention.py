@@ -98,7 +98,7 @@ def attention(
         ArgumentError: for a mask, scale, cap, bias, sinks, backend or keep that make no sense.
 
     Cost: O(query · key) time; memory of the output and one number for each query. A `Summary`
-    adds a fifth to the time and its answers to the memory, and each thread keeps up to 10 MB; by
+    adds a fifth to the time and its answers to the memory, and each thread keeps up to 20 MB; by
     other kernels than ours it takes a second pass.
 
     Exactness: scores and softmax in float32 or better, whatever the inputs.

@@ -28,7 +28,11 @@ struct Sum {
 
 // Of numbers that are not negative; what is not a number is larger than all.
 struct Largest {
-    static Vec of(Vec a, Vec b) { return (Vec)((Bits)a > (Bits)b ? (Bits)a : (Bits)b); }
+    static Vec of(Vec a, Vec b) {
+        // In the order of their bits, where what is not a number comes last once it has no sign.
+        const Ints x = (Ints)a, y = (Ints)b & 0x7fffffff;
+        return (Vec)(x > y ? x : y);
+    }
     static float of(float a, float b) { return a > b || std::isnan(a) ? a : b; }
 };
 
@@ -127,56 +131,28 @@ class Picture {
 class Top {
   public:
     explicit Top(const HeedmapStatistics& wanted)
-        : s(wanted), weights_(s.top * ROWS), places_(s.top * ROWS),
-          foreseen_(s.top <= MOST ? s.top * WIDE : 0) {}
+        : s(wanted), by_vectors_(s.top <= 32), weights_(s.top * WIDE), keys_(s.top * WIDE) {}
 
     explicit operator bool() const { return s.top; }
 
     void begin() {
-        std::fill_n(held_, ROWS, 0);
+        std::fill_n(weights_.data, s.top * WIDE, Vec{});
         std::fill_n(least_, WIDE, Vec{});
-    }
-
-    void expect_nothing() {
-        if (s.top <= MOST) std::fill_n(foreseen_.data, s.top * WIDE, all(NONE));
-    }
-
-    // Learns the largest score of each of some chunks: so many as are sought are at least so large.
-    template <int N>
-    void foresee(const Vec* tops, int chunks) {
-        if (s.top > MOST) return;
-        for (int i = 0; i < chunks; ++i)
-            for (int n = 0; n < N; ++n) {
-                Vec x = tops[i * WIDE + n];
-                if (!greater(x, foreseen_.data[(s.top - 1) * WIDE + n])) continue;
-                for (int64_t at = 0; at < s.top; ++at) {
-                    Vec& best = foreseen_.data[at * WIDE + n];
-                    const Vec larger_one = larger(x, best);
-                    x = smaller(x, best), best = larger_one;
-                }
-            }
-    }
-
-    // Passes over what is less than was foreseen. The power is rounded, and may go down by a little
-    // where the score goes up.
-    void pass_over(const Vec* anchor, Vec unit) {
-        if (s.top > MOST) return;
-        for (int n = 0; n < WIDE; ++n) {
-            const Vec least = power_of_two((foreseen_.data[(s.top - 1) * WIDE + n] - anchor[n]) * unit);
-            least_[n] = least * all(0.99999f);
-        }
     }
 
     template <int N>
     void add(const Vec* tile, int64_t from, int size) {
         for (int c = 0; c < size; ++c)
             for (int n = 0; n < N; ++n) {
-                const float* cell = (const float*)(tile + c * WIDE + n);
-                unsigned better = greater(tile[c * WIDE + n], least_[n]);
-                for (; better; better &= better - 1) {
-                    const int lane = __builtin_ctz(better);
-                    insert(n * LANES + lane, cell[lane], from + c);
-                }
+                const Vec weight = tile[c * WIDE + n];
+                unsigned better = greater(weight, least_[n]);
+                if (!better) continue;
+                if (by_vectors_) insert_all(n, weight, (int32_t)(from + c));
+                else
+                    for (; better; better &= better - 1) {
+                        const int lane = __builtin_ctz(better);
+                        insert(n * LANES + lane, ((const float*)&weight)[lane], (int32_t)(from + c));
+                    }
             }
     }
 
@@ -184,37 +160,59 @@ class Top {
     void finish(int64_t line, int count) {
         for (int row = 0; row < count; ++row) {
             float* weights = s.top_weights + (line + row) * s.top;
-            int64_t* places = s.top_keys + (line + row) * s.top;
-            const int64_t* found = places_.data + row * s.top;
-            std::copy_n(weights_.data + row * s.top, held_[row], weights);
-            std::copy_n(found, held_[row], places);
+            int64_t* keys = s.top_keys + (line + row) * s.top;
+            const auto [held_weights, held_keys, step] = held(row);
+            int64_t found = 0;
+            for (; found < s.top && held_weights[found * step] > 0; ++found)
+                weights[found] = held_weights[found * step], keys[found] = held_keys[found * step];
             int64_t next = 0;
-            for (int64_t i = held_[row]; i < s.top; ++i, ++next) {
-                while (std::find(found, found + held_[row], next) != found + held_[row]) ++next;
-                weights[i] = 0, places[i] = next;
+            for (int64_t i = found; i < s.top; ++i, ++next) {
+                while (std::find(keys, keys + found, next) != keys + found) ++next;
+                weights[i] = 0, keys[i] = next;
             }
         }
     }
 
   private:
-    static constexpr int64_t MOST = 32;  // up to how many sought ones it is worth while to foresee
+    struct Held {
+        float* weights;
+        int32_t* keys;
+        int64_t step;
+    };
 
-    void insert(int row, float weight, int64_t place) {
-        float* weights = weights_.data + row * s.top;
-        int64_t* places = places_.data + row * s.top;
-        int64_t at = held_[row] < s.top ? held_[row]++ : s.top - 1;
+    // What a row holds: beside that of its neighbours, where vectors are inserted, else in one piece.
+    Held held(int row) const {
+        const int64_t start = by_vectors_ ? row : row * s.top, step = by_vectors_ ? ROWS : 1;
+        return {(float*)weights_.data + start, (int32_t*)keys_.data + start, step};
+    }
+
+    // Moves down whatever is less, in all lanes at once.
+    void insert_all(int n, const Vec weight, int32_t place) {
+        Vec moving = weight;
+        Ints moving_key = Ints{} + place;
+        for (int64_t at = n; at < s.top * WIDE; at += WIDE) {
+            const Vec here = weights_.data[at];
+            const Ints key = keys_.data[at], less = weight > here;
+            weights_.data[at] = less ? moving : here, moving = less ? here : moving;
+            keys_.data[at] = less ? moving_key : key, moving_key = less ? key : moving_key;
+        }
+        least_[n] = weights_.data[(s.top - 1) * WIDE + n];
+    }
+
+    void insert(int row, float weight, int32_t place) {
+        const auto [weights, keys, step] = held(row);
+        int64_t at = s.top - 1;
         for (; at > 0 && weights[at - 1] < weight; --at)
-            weights[at] = weights[at - 1], places[at] = places[at - 1];
-        weights[at] = weight, places[at] = place;
-        if (held_[row] == s.top) ((float*)least_)[row] = weights[s.top - 1];
+            weights[at] = weights[at - 1], keys[at] = keys[at - 1];
+        weights[at] = weight, keys[at] = place;
+        ((float*)least_)[row] = weights[s.top - 1];
     }
 
     const HeedmapStatistics& s;
-    Buffer<float> weights_;
-    Buffer<int64_t> places_;
-    Buffer<Vec> foreseen_;
+    const bool by_vectors_;
+    Buffer<Vec> weights_;
+    Buffer<Ints> keys_;
     Vec least_[WIDE];
-    int64_t held_[ROWS];
 };
 
 // All statistics of a block of rows as they grow.
@@ -237,10 +235,6 @@ class Gathered {
         if (sums) sums.begin(matrix, rows.start, rows.count);
         if (maxima) maxima.begin(matrix, rows.start, rows.count);
         if (top) top.begin();
-    }
-
-    void pass_over_what_is_less() {
-        if (top) top.pass_over(anchor_, unit_);
     }
 
     // Takes in a tile of scores, of which it makes weights.

@@ -6,12 +6,10 @@
 
 namespace heedmap {
 
-constexpr int CHUNK = 16;  // neighbouring keys of which the largest score is told
-
 class Softmax {
   public:
     explicit Softmax(const HeedmapProblem& problem)
-        : p(problem), out_(p.value_width * WIDE), tops_(KEYS / CHUNK * WIDE) {}
+        : p(problem), out_(p.value_width * WIDE) {}
 
     void begin() {
         for (int64_t j = 0; j < p.value_width * WIDE; ++j) out_.data[j] = Vec{};
@@ -19,21 +17,14 @@ class Softmax {
     }
 
     // Takes in a tile of scores; `weights` is room for what becomes of them, perhaps the same.
-    // Returns the largest score of each chunk.
     template <int N>
-    const Vec* add(const Rows& rows, const Vec* scores, Vec* weights, int64_t from, int size) {
+    void add(const Rows& rows, const Vec* scores, Vec* weights, int64_t from, int size) {
         const int64_t width = p.value_width, stride = p.value_strides[2];
         const Vec unit = all(rows.per_unit * LOG2_E);
         Vec top[N], anchor[N], fade[N], sum[N];
         for (int n = 0; n < N; ++n) top[n] = most_[n];
-        for (int c = 0; c < size;) {
-            Vec* chunk = tops_.data + c / CHUNK * WIDE;
-            Vec high[N];
-            for (int n = 0; n < N; ++n) high[n] = all(NONE);
-            for (const int end = std::min(c + CHUNK, size); c < end; ++c)
-                for (int n = 0; n < N; ++n) high[n] = larger(scores[c * WIDE + n], high[n]);
-            for (int n = 0; n < N; ++n) chunk[n] = high[n], top[n] = larger(high[n], top[n]);
-        }
+        for (int c = 0; c < size; ++c)
+            for (int n = 0; n < N; ++n) top[n] = larger(scores[c * WIDE + n], top[n]);
         for (int n = 0; n < N; ++n) {
             anchor[n] = top[n] == all(NONE) ? Vec{} : top[n];
             fade[n] = power_of_two((most_[n] - anchor[n]) * unit);
@@ -52,7 +43,6 @@ class Softmax {
         int64_t j = 0;
         for (; j + TALL <= width; j += TALL) gather<N, TALL>(value + j, stride, weights, size, out + j * WIDE);
         for (; j < width; ++j) gather<N, 1>(value + j, stride, weights, size, out + j * WIDE);
-        return tops_.data;
     }
 
     void finish(const Rows& rows, float* output, float* normalizer) {
@@ -69,7 +59,7 @@ class Softmax {
 
   private:
     const HeedmapProblem& p;
-    Buffer<Vec> out_, tops_;
+    Buffer<Vec> out_;
     Vec most_[WIDE], total_[WIDE];
 };
 

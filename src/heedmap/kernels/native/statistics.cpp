@@ -26,7 +26,6 @@ class Pass {
     void run(int64_t matrix, float* received, float* sum_edges, float* maximum_edges) {
         if (output_) attend<N>(matrix);
         gathered_.begin(rows_, matrix);
-        if (output_) gathered_.pass_over_what_is_less();
         for (int64_t from = rows_.from_key; from < rows_.to_key; from += KEYS) {
             const int size = (int)std::min<int64_t>(KEYS, rows_.to_key - from);
             Vec* tile = keeps_ ? kept(from) : rows_.scores(from, size);
@@ -38,13 +37,11 @@ class Pass {
     template <int N>
     void attend(int64_t matrix) {
         softmax_.begin();
-        gathered_.top.expect_nothing();
         for (int64_t from = rows_.from_key; from < rows_.to_key; from += KEYS) {
             const int size = (int)std::min<int64_t>(KEYS, rows_.to_key - from);
             Vec* room = rows_.tile();
             const Vec* scores = rows_.scores(from, size, keeps_ ? kept(from) : room);
-            const Vec* tops = softmax_.add<N>(rows_, scores, room, from, size);
-            if (gathered_.top) gathered_.top.foresee<N>(tops, (size + CHUNK - 1) / CHUNK);
+            softmax_.add<N>(rows_, scores, room, from, size);
         }
         const int64_t line = matrix * p.queries + rows_.start;
         softmax_.finish(rows_, output_ + line * p.value_width, s.log_normalizer + line);

@@ -28,7 +28,6 @@
 
 typedef float Vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t Ints __attribute__((vector_size(LANES * 4)));
-typedef uint32_t Bits __attribute__((vector_size(LANES * 4)));
 typedef Vec Loose __attribute__((aligned(4)));  // one that lies anywhere
 
 namespace heedmap {
