@@ -223,6 +223,38 @@ def test_wheel_and_drag_move_the_map_under_the_pointer(open_page: OpenPage) -> N
     assert opened.view("state()")["query"] is None
 
 
+def test_two_fingers_zoom(open_page: OpenPage) -> None:
+    opened = open_page(numbered(weights_of(1, 700, 700)), has_touch=True, link="at=350,350&zoom=3")
+    touch = opened.context.new_cdp_session(opened.page)
+    left, top = opened.view("placeOf(350, 350)")
+    for kind, apart in (("touchStart", 40), ("touchMove", 60), ("touchMove", 80)):
+        points = [{"x": left - apart, "y": top, "id": 0}, {"x": left + apart, "y": top, "id": 1}]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    opened.quiet()
+    state = opened.view("state()")
+    assert state["view"]["zoom"] == pytest.approx(4, abs=0.05)
+    assert state["view"]["x"] == pytest.approx(350, abs=3)
+    assert state["query"] is None
+
+
+def test_what_is_seen_no_more_is_given_up(open_page: OpenPage) -> None:
+    held: list[Route] = []
+    opened = open_page(numbered(weights_of(1, 2100, 2100)), allow_faults=True)
+    opened.page.route("**/tiles", lambda route: held.append(route))
+    given_up: list[str] = []
+    opened.page.on("requestfailed", lambda request: given_up.append(request.post_data or ""))
+    show = "document.getElementById('heedmap').heedmap.set({view: {x: %d, y: %d, zoom: 4}})"
+    opened.page.evaluate(show % (300, 300))
+    opened.page.wait_for_timeout(150)
+    opened.page.evaluate(show % (1900, 1900))
+    opened.page.wait_for_timeout(150)
+    left, wanted = held
+    assert given_up == [left.request.post_data]
+    wanted.continue_()
+    opened.quiet()
+
+
 def test_layers_and_heads_are_chosen_by_lists_and_atlas(open_page: OpenPage) -> None:
     scene = text_scene()
     opened = open_page(scene)
