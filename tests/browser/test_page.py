@@ -534,6 +534,22 @@ def test_a_program_that_is_gone_is_said_to_be_gone(open_page: OpenPage) -> None:
     expect(opened.page.get_by_text("heedmap does not answer.")).to_be_visible()
 
 
+def test_what_is_of_another_row_is_dimmed_until_the_row_has_come(open_page: OpenPage) -> None:
+    opened = open_page(text_scene(), link="layer=0&query=3&key=4")
+    held: list[Route] = []
+    opened.page.route("**/rows/**", lambda route: held.append(route))
+    opened.page.evaluate("document.getElementById('heedmap').heedmap.set({query: 7})")
+    stale = opened.page.locator(".hm-stale")
+    expect(stale).to_have_count(3)
+    expect(opened.page.locator(".hm-arc")).to_have_count(0)
+    opened.page.wait_for_timeout(200)
+    for route in held:
+        route.continue_()
+    opened.quiet()
+    expect(stale).to_have_count(0)
+    expect(opened.page.locator(".hm-arc")).to_have_count(8)
+
+
 def test_without_the_cookie_the_page_says_what_to_open(open_page: OpenPage) -> None:
     opened = open_page(numbered(weights_of(1, 700, 700)), allow_faults=True)
     opened.context.clear_cookies()

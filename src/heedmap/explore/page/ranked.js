@@ -21,7 +21,9 @@ export function rankedList(page, which, strongest) {
   const other = which === "query" ? "key" : "query";
 
   const show = () => {
-    const { top } = strongest;
+    const top = strongest.last;
+    list.classList.toggle("hm-stale", strongest.top !== top);
+    sum.classList.toggle("hm-stale", strongest.top !== top);
     hint.hidden = page.state[which] !== null;
     sum.hidden = top === null;
     const focused = [...list.children].findIndex((item) => item.contains(document.activeElement));

@@ -6,7 +6,11 @@ import { css } from "./colours.js";
 import { cleared } from "./surface.js";
 import { placeOn, writeWeight } from "./scale.js";
 
-/** @typedef {{first: number, stop: number, values: (number | null)[]}} Line the values of a stretch */
+/**
+ * The values of a stretch, and of which row or column they are.
+ *
+ * @typedef {{of: string, first: number, stop: number, values: (number | null)[]}} Line
+ */
 
 /** One strip: along the keys above the map, or along the queries at its side. */
 export class Strip {
@@ -45,12 +49,12 @@ export class Strip {
     if (this.#chosen === null || bins < 1) {
       return;
     }
-    const path = `${row ? "rows" : "columns"}/${this.#page.path}/${this.#chosen}`;
+    const of = `${this.#page.path}/${this.#chosen}`;
     const answer = await this.#page.transport.json(
-      `${path}?first=${first}&stop=${stop}&bins=${bins}`,
+      `${row ? "rows" : "columns"}/${of}?first=${first}&stop=${stop}&bins=${bins}`,
       signal,
     );
-    this.#line = { first, stop, values: answer.values };
+    this.#line = { of, first, stop, values: answer.values };
     this.#page.stage.redraw();
   }
 
@@ -73,6 +77,8 @@ export class Strip {
       this.#asked = wanted;
       this.#ask();
     }
+    const of = `${this.#page.path}/${this.#chosen}`;
+    this.canvas.classList.toggle("hm-stale", this.#line !== null && this.#line.of !== of);
     if (this.#chosen === null) {
       this.#drawHint(context, width, height, inks);
     } else if (this.#line) {

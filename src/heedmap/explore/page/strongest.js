@@ -7,8 +7,11 @@ const COUNT = 40;
 /** @typedef {{positions: number[], weights: (number | null)[], sum: number | null}} Top */
 
 export class Strongest {
-  /** @type {Top | null} null while none is chosen or nothing has come */
-  top = null;
+  /** @type {Top | null} the last that came, maybe of what was chosen before; null for none */
+  last = null;
+  #of = "";
+  #page;
+  #which;
   /** @type {Set<() => void>} */
   #listeners = new Set();
 
@@ -17,25 +20,35 @@ export class Strongest {
    * @param {"query" | "key"} which whose strongest partners are meant
    */
   constructor(page, which) {
+    this.#page = page;
+    this.#which = which;
     const side = which === "query" ? "rows" : "columns";
     const tell = () => this.#listeners.forEach((listener) => listener());
     const ask = steadily(page.activity, 90, async (signal) => {
+      const { path } = page;
       const chosen = page.state[which];
       if (chosen !== null) {
-        const path = `${side}/${page.path}/${chosen}/top?count=${COUNT}`;
-        this.top = await page.transport.json(path, signal);
+        const address = `${side}/${path}/${chosen}/top?count=${COUNT}`;
+        this.last = await page.transport.json(address, signal);
+        this.#of = `${path}/${chosen}`;
         tell();
       }
     });
     page.store.on(["layer", "head", which], () => {
       // While a sound is played, the list before stays until the next one has come.
       if (page.state[which] === null) {
-        this.top = null;
-        tell();
+        this.last = null;
       }
+      tell();
       ask();
     });
     ask();
+  }
+
+  /** What came, if it is of what is chosen now. */
+  get top() {
+    const now = `${this.#page.path}/${this.#page.state[this.#which]}`;
+    return this.#of === now ? this.last : null;
   }
 
   /**
