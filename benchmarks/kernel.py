@@ -1,65 +1,181 @@
-"""Our kernel beside PyTorch's: plain, causal, and with gradients; alternating, medians, ratios.
+"""Our kernels beside PyTorch's: times over those of SDPA, which gives the output alone.
 
-python benchmarks/kernel.py
-HEEDMAP_KERNEL=x86-64-v3 python benchmarks/kernel.py     # ours with AVX2 alone
+    python benchmarks/kernel.py
+
+Each kernel that this machine can run has a process of its own, and AVX2 two: SDPA keeps its
+AVX-512 in the one, and is held to AVX2 as well in the other. In each turn everybody runs once; a
+figure is the median of the ratios within the turns. It takes about six minutes.
 """
 
+import json
+import math
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
 import heedmap
 from heedmap.doctor import examine
+from heedmap.kernels.native import library
+from heedmap.nn import SelfAttention
 
-SIZES = ((1, 4096, 64), (8, 1024, 64), (8, 4096, 64), (8, 2048, 128))
+SIZES = ((1, 4096, 64), (8, 4096, 64), (8, 2048, 128), (1, 16384, 64), (1, 32768, 64))
+SMALLEST, MEDIUM = SIZES[0], SIZES[1]
+PICTURE = (512, 512)
+SECONDS = 6.0
+"""How long the turns of one size take, where that allows for five of them."""
 
-
-def ratio(theirs: Callable[[], object], ours: Callable[[], object], runs: int) -> float:
-    """Return the median time of ours over that of theirs."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for run in range(runs + 1):
-        for taken, call in zip(times, (theirs, ours), strict=True):
-            start = time.perf_counter()
-            call()
-            if run:
-                taken.append(time.perf_counter() - start)
-    return statistics.median(times[1]) / statistics.median(times[0])
+Call = Callable[[], object]
 
 
-def ratios(heads: int, length: int, width: int) -> tuple[float, float, float]:
-    """Return those of the forward pass, the causal one, and forward and backward together."""
-    inputs = torch.randn(3, 1, heads, length, width).unbind()
-    upward = torch.randn_like(inputs[0])
-    runs = max(5, int(3e10 / (heads * length**2 * width)))
-    sdpa, causal = F.scaled_dot_product_attention, heedmap.Causal()
-    with torch.no_grad():
-        forward = ratio(lambda: sdpa(*inputs), lambda: heedmap.attention(*inputs), runs)
-        hidden = ratio(
-            lambda: sdpa(*inputs, is_causal=True),
-            lambda: heedmap.attention(*inputs, mask=causal),
-            runs,
+class Lesson(nn.Module):
+    """Attention as it is taught: every weight is made, and kept."""
+
+    def __init__(self, input_dim: int, attn_dim: int) -> None:
+        super().__init__()
+        self.attn_dim = attn_dim
+        self.w_q, self.w_k, self.w_v = (
+            nn.Linear(input_dim, attn_dim, bias=False) for _ in range(3)
         )
-    learnt = [tensor.clone().requires_grad_() for tensor in inputs]
-    both = ratio(
-        lambda: sdpa(*learnt).backward(upward),
-        lambda: heedmap.attention(*learnt)[0].backward(upward),
-        max(3, runs // 3),
+
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        query, key, value = self.w_q(x), self.w_k(x), self.w_v(x)
+        scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(self.attn_dim)
+        scores = scores.masked_fill(mask.unsqueeze(1) == 0, -1e9)
+        weights = F.softmax(scores, dim=-1)
+        return torch.matmul(weights, value), weights
+
+
+def ratios(base: Call, others: dict[str, Call], seconds: float = SECONDS) -> dict[str, float]:
+    """Return the median of each one's time over that of `base` in the same turn."""
+    found: dict[str, list[float]] = {name: [] for name in others}
+    start, turns = time.perf_counter(), -1
+    while turns < 5 or time.perf_counter() - start < seconds:
+        turns += 1
+        first = timed(base)
+        for name, call in others.items():
+            ratio = timed(call) / first
+            if turns:
+                found[name].append(ratio)
+    return {name: statistics.median(taken) for name, taken in found.items()}
+
+
+def timed(call: Call) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def asking(inputs: list[Tensor], top: int) -> Call:
+    asked = heedmap.Summary(top=top, pool=PICTURE)
+    return lambda: heedmap.attention(*inputs, keep=asked)
+
+
+def plain(size: tuple[int, int, int]) -> dict[str, float]:
+    """Return the ratios without gradients of a problem without a mask."""
+    inputs = list(torch.randn(3, 1, *size))
+    return ratios(
+        lambda: F.scaled_dot_product_attention(*inputs),
+        {
+            "output": lambda: heedmap.attention(*inputs),
+            "with all": asking(inputs, 0),
+            "with top": asking(inputs, 8),
+        },
     )
-    return forward, hidden, both
+
+
+def hidden(size: tuple[int, int, int]) -> dict[str, float]:
+    """Return the ratios of causal, padded and grouped problems, each over SDPA's own."""
+    heads, length, width = size
+    query, key, value = torch.randn(3, 1, heads, length, width)
+    few = [key[:, : heads // 4], value[:, : heads // 4]]
+    valid = torch.arange(length)[None] < length * 7 // 8
+    sdpa, padding = F.scaled_dot_product_attention, heedmap.Padding(valid)
+    pairs: dict[str, tuple[Call, Call]] = {
+        "causal": (
+            lambda: sdpa(query, key, value, is_causal=True),
+            lambda: heedmap.attention(query, key, value, mask=heedmap.Causal()),
+        ),
+        "padded": (
+            lambda: sdpa(query, key, value, attn_mask=valid[:, None, None]),
+            lambda: heedmap.attention(query, key, value, mask=padding),
+        ),
+        "grouped": (
+            lambda: sdpa(query, *few, enable_gqa=True),
+            lambda: heedmap.attention(query, *few),
+        ),
+    }
+    return {name: ratios(one, {name: other})[name] for name, (one, other) in pairs.items()}
+
+
+def learning(size: tuple[int, int, int]) -> dict[str, float]:
+    """Return the ratio of forward and backward together."""
+    inputs = [tensor.requires_grad_() for tensor in torch.randn(3, 1, *size)]
+    upward = torch.randn_like(inputs[0])
+    return ratios(
+        lambda: F.scaled_dot_product_attention(*inputs).backward(upward),
+        {"backward": lambda: heedmap.attention(*inputs)[0].backward(upward)},
+    )
+
+
+def lesson() -> dict[str, float]:
+    """Return the ratio for five positions, over the module that keeps every weight."""
+    ours, taught = SelfAttention(4, 8), Lesson(4, 8)
+    x, mask = torch.randn(2, 5, 4), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    with torch.no_grad():
+        return ratios(lambda: taught(x, mask), {"lesson": lambda: ours(x, mask)}, 2)
+
+
+def measure() -> dict[str, dict[str, float]]:
+    """Return all ratios of this process by size."""
+    torch.manual_seed(0)
+    found: dict[str, dict[str, float]] = {}
+    with torch.no_grad():
+        for size in SIZES:
+            found[named(size)] = plain(size)
+        found[named(MEDIUM)] |= hidden(MEDIUM)
+    for size in (SMALLEST, MEDIUM):
+        found[named(size)] |= learning(size)
+    return found | {"2 x 5 positions": lesson()}
+
+
+def named(size: tuple[int, int, int]) -> str:
+    return "{} x {} x {}".format(*size)
+
+
+def processes() -> dict[str, dict[str, str]]:
+    """Return what each process is given in its environment."""
+    made = {name: {"HEEDMAP_KERNEL": name} for name in library.runnable()}
+    if "x86-64-v4" in made:
+        made["v3, SDPA too"] = {"HEEDMAP_KERNEL": "x86-64-v3", "ATEN_CPU_CAPABILITY": "avx2"}
+    return made | {"torch": {"HEEDMAP_KERNEL": "torch"}}
 
 
 def main() -> None:
-    torch.manual_seed(0)
+    if "--here" in sys.argv:
+        print(json.dumps(measure()))
+        return
     found = examine()
     print(f"torch {found['torch']}, {found['threads']} threads, float32; kernel: {found['kernel']}")
-    print("heads positions width  forward  causal  + backward")
-    for size in SIZES:
-        heads, length, width = size
-        forward, causal, both = ratios(*size)
-        print(f"{heads:5} {length:9} {width:5} {forward:8.2f} {causal:7.2f} {both:11.2f}")
+    columns = {}
+    for name, environment in processes().items():
+        command = [sys.executable, __file__, "--here"]
+        done = subprocess.run(
+            command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        columns[name] = json.loads(done.stdout)
+    print(f"\n{'heads x positions x width':28}", *(f"{name:>12}" for name in columns))
+    first = next(iter(columns.values()))
+    for kind in dict.fromkeys(kind for answers in first.values() for kind in answers):
+        for size in (size for size, answers in first.items() if kind in answers):
+            figures = (f"{answers[size][kind]:12.2f}" for answers in columns.values())
+            print(f"{kind:10}{size:18}", *figures)
 
 
 if __name__ == "__main__":
