@@ -12,9 +12,8 @@ const { mount } = await import(places.get("main.js"));
 const { notebookTransport } = await import(places.get("transport_notebook.js"));
 export default {
   render({ model, el }) {
-    el.classList.add("heedmap-cell");
-    const view = mount(el, notebookTransport(model), { alone: false });
-    return () => view.unmount();
+    const view = mount(el, notebookTransport(model));
+    return () => view.destroy();
   },
 };
 """

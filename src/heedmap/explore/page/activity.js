@@ -153,3 +153,15 @@ export function throwUnlessExpected(error, signal) {
     throw error;
   }
 }
+
+const LATER_MS = 1500;
+
+/**
+ * Ask once more in a while, unless the page is gone by then.
+ *
+ * @param {import("./page.js").Page} page
+ * @param {() => void} ask
+ */
+export function askLater(page, ask) {
+  setTimeout(() => page.ended.aborted || ask(), LATER_MS);
+}

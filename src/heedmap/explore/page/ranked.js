@@ -37,7 +37,8 @@ export function rankedList(page, which, strongest) {
     });
     list.children[focused]?.querySelector("button")?.focus();
     const total = { sum: writeWeight(top.sum) };
-    words.put(sum, which === "query" ? "gives_in_all" : "receives_in_all", total);
+    const said = which === "query" ? "gives_in_all" : "receives_in_all";
+    words.put(sum, top.exact === false ? "so_far" : said, total);
   };
 
   /**

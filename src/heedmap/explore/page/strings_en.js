@@ -55,6 +55,7 @@ export const strings = {
   strongest_queries: "Looked at most by",
   gives_in_all: "It gives {sum} in all.",
   receives_in_all: "It receives {sum} in all.",
+  so_far: "Of some of the queries so far; the others are being computed.",
   block: "Block",
   clear_block: "Remove the block",
   share: "share of these queries",

@@ -55,6 +55,7 @@ export const strings = {
   strongest_queries: "最关注它的",
   gives_in_all: "它给出的权重共 {sum}。",
   receives_in_all: "它得到的权重共 {sum}。",
+  so_far: "目前只看了一部分查询，其余正在计算。",
   block: "选块",
   clear_block: "移除选块",
   share: "占这些查询的比例",

@@ -1,6 +1,6 @@
 /** Beside the map: what the chosen query looks at, and who looks at the chosen key. */
 
-import { steadily } from "./activity.js";
+import { askLater, steadily } from "./activity.js";
 import { make } from "./dom.js";
 import { css } from "./colours.js";
 import { cleared } from "./surface.js";
@@ -56,6 +56,10 @@ export class Strip {
     );
     this.#line = { of, first, stop, values: answer.values };
     this.#page.stage.redraw();
+    if (answer.exact === false) {
+      // Of some rows so far: the pass over the map brings the others.
+      askLater(this.#page, this.#ask);
+    }
   }
 
   /**

@@ -1,10 +1,16 @@
 /** The strongest keys of the chosen query, or queries of the chosen key: asked once, shown often. */
 
-import { steadily } from "./activity.js";
+import { askLater, steadily } from "./activity.js";
 
 const COUNT = 40;
 
-/** @typedef {{positions: number[], weights: (number | null)[], sum: number | null}} Top */
+/**
+ * @typedef {object} Top
+ * @property {number[]} positions
+ * @property {(number | null)[]} weights
+ * @property {number | null} sum
+ * @property {boolean} [exact] false where only some rows were read so far
+ */
 
 export class Strongest {
   /** @type {Top | null} the last that came, maybe of what was chosen before; null for none */
@@ -32,6 +38,9 @@ export class Strongest {
         this.last = await page.transport.json(address, signal);
         this.#of = `${path}/${chosen}`;
         tell();
+        if (this.last?.exact === false) {
+          askLater(page, ask);
+        }
       }
     });
     page.store.on(["layer", "head", which], () => {

@@ -54,8 +54,8 @@ export function notebookTransport(model) {
   function ask(request, signal, onPiece) {
     return new Promise((resolve, reject) => {
       signal?.throwIfAborted();
-      // Another view of the same widget hears the same messages.
-      const id = crypto.randomUUID();
+      // Another view of the same widget hears the same messages. (randomUUID wants https.)
+      const id = crypto.getRandomValues(new Uint32Array(4)).join("-");
       /** @type {{ status: number, type: string, retry: string }} */
       let head = { status: 0, type: "", retry: "" };
       /** @type {Uint8Array[]} */

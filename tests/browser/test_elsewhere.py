@@ -1,0 +1,148 @@
+"""The live map where there is no server: in one file, and in the cell of a notebook."""
+
+import base64
+import json
+import queue
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from playwright.sync_api import Browser, Page
+
+import heedmap
+from heedmap import AttentionMap
+from heedmap.explore.explorer import Explorer
+from heedmap.explore.offline import write_page
+from heedmap.explore.opening import scene_of_map
+from heedmap.explore.widget import make_widget
+from tests.browser.conftest import PATIENCE_SECONDS
+from tests.browser.scenes import sound_scene, text_scene
+
+Faults = list[str]
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Return a page without a network, in which nothing may go wrong."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
+    opened, faults = context.new_page(), []
+    opened.on(
+        "console", lambda m: faults.append(m.text) if m.type in ("error", "warning") else None
+    )
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    yield opened
+    context.close()
+    assert faults == []
+
+
+def view(page: Page, call: str) -> Any:
+    return page.evaluate(f"document.getElementById('heedmap').heedmap.{call}")
+
+
+def until(page: Page, condition: str) -> None:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"{condition} does not come true"
+        page.wait_for_timeout(20)
+
+
+def open_file(page: Page, file: Path) -> None:
+    page.goto(file.as_uri())
+    until(page, "document.getElementById('heedmap')?.heedmap !== undefined")
+    view(page, "whenQuiet()")
+
+
+def test_a_text_in_a_file(page: Page, tmp_path: Path) -> None:
+    scene = text_scene()
+    write_page(scene, tmp_path / "map.html")
+    open_file(page, tmp_path / "map.html")
+    weights = scene.layers[0].weights[0].to_dense()
+    page.mouse.click(*view(page, "placeOf(2, 5)"))
+    view(page, "whenQuiet()")
+    assert (view(page, "state()")["query"], view(page, "state()")["key"]) == (2, 5)
+    # Half precision keeps three digits of it.
+    assert f"{float(weights[2, 5]):.2g}"[:4] in page.inner_text("#heedmap")
+    best = int(weights[2].argmax())
+    first = page.inner_text(".hm-ranked-query li >> nth=0")
+    assert scene.axes[0].labels[best] in first
+    view(page, "set({ layer: 1, head: 2, statistic: 'max' })")
+    view(page, "whenQuiet()")
+    assert view(page, "state()")["layer"] == 1
+
+
+def test_a_sound_in_a_file_can_be_heard(page: Page, tmp_path: Path) -> None:
+    write_page(sound_scene(tmp_path), tmp_path / "map.html")
+    open_file(page, tmp_path / "map.html")
+    until(page, "document.querySelector('audio')?.duration > 1")
+    view(page, "set({ query: 100 })")
+    until(page, "document.querySelector('audio').currentTime > 4")
+
+
+def test_a_long_map_in_a_file_says_how_coarse_it_is(page: Page, tmp_path: Path) -> None:
+    weights = AttentionMap.from_factors(*torch.randn(2, 3000, 4))
+    write_page(scene_of_map(weights), tmp_path / "map.html")
+    open_file(page, tmp_path / "map.html")
+    assert "blocks of 8 × 8 weights" in page.inner_text("#heedmap")
+    view(page, "set({ query: 1234 })")
+    view(page, "whenQuiet()")
+    assert page.locator(".hm-ranked-query li").count() == 8
+
+
+CELL = """async (source) => {
+    const model = {
+        listeners: [],
+        on(_, listener) { this.listeners.push(listener); },
+        send(message) { window.toProgram(JSON.stringify(message)); },
+    };
+    window.fromProgram = (message, buffers) => {
+        const decoded = buffers.map((text) =>
+            new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer));
+        model.listeners.forEach((listener) => listener(message, decoded));
+    };
+    const blob = new Blob([source], { type: "text/javascript" });
+    const { default: widget } = await import(URL.createObjectURL(blob));
+    window.leave = await widget.render({ model, el: document.getElementById("heedmap") });
+}"""
+
+
+def test_a_cell_of_a_notebook(page: Page) -> None:
+    weights = heedmap.attention(*torch.randn(3, 2, 300, 8))[1]
+    widget = make_widget(Explorer(scene_of_map(weights)))
+    answers: queue.SimpleQueue[tuple[dict[str, Any], list[bytes]]] = queue.SimpleQueue()
+    widget._bridge._answer = lambda message, buffers: answers.put((message, buffers))
+    page.expose_function("toProgram", lambda text: widget._take(widget, json.loads(text), []))
+    page.context.set_offline(False)
+    page.route(
+        "http://notebook.test/",
+        lambda route: route.fulfill(
+            body="<!doctype html><div id=heedmap></div>", content_type="text/html"
+        ),
+    )
+    page.goto("http://notebook.test/")
+    page.add_style_tag(content=widget._css)
+    page.evaluate(CELL, widget._esm)
+
+    def deliver_until(condition: str) -> None:
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not page.evaluate(condition):
+            assert time.monotonic() < end, f"{condition} does not come true"
+            while not answers.empty():
+                message, buffers = answers.get()
+                texts = [base64.b64encode(buffer).decode() for buffer in buffers]
+                page.evaluate("([m, b]) => window.fromProgram(m, b)", [message, texts])
+            page.wait_for_timeout(10)
+
+    handle = "document.getElementById('heedmap').heedmap"
+    # Waiting for the promise itself would keep its answers from coming.
+    page.evaluate(f"void {handle}.whenQuiet().then(() => {{ window.quiet = true; }})")
+    deliver_until("window.quiet === true")
+    page.evaluate(f"void {handle}.set({{ query: 7, key: 9 }})")
+    deliver_until("document.querySelectorAll('.hm-ranked-query li').length > 3")
+    shown = page.inner_text(".hm-ranked-query li >> nth=0")
+    assert str(int(weights[0, 7].argmax())) in shown
+    page.evaluate("window.leave()")
+    assert page.evaluate("document.getElementById('heedmap').childElementCount") == 0
+    widget.close()
