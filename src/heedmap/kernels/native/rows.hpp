@@ -69,7 +69,9 @@ class Rows {
   public:
     explicit Rows(const HeedmapProblem& problem)
         : p(problem), magnitude(problem.scale == 0 ? 1.0f : std::fabs(problem.scale)),
-          per_unit(problem.bias ? 1.0f : magnitude), query_(problem.width * ROWS),
+          per_unit(problem.bias ? 1.0f : magnitude),
+          is_far_(problem.keys * (problem.width + problem.value_width) > (1 << 20)),
+          query_(problem.width * ROWS),
           tile_(KEYS * WIDE) {}
 
     // Takes up to ROWS rows from `row` on.
@@ -116,10 +118,22 @@ class Rows {
     void multiply(int64_t from, int size, Vec* tile) {
         const int64_t stride = p.key_strides[2];
         int c = 0;
-        for (; c + TALL <= size; c += TALL)
+        for (; c + TALL <= size; c += TALL) {
+            if (is_far_) fetch(from + c + KEYS);
             score<N, TALL>(key + (from + c) * stride, stride, query_.data, p.width, tile + c * WIDE);
+        }
         for (; c < size; ++c)
             score<N, 1>(key + (from + c) * stride, stride, query_.data, p.width, tile + c * WIDE);
+    }
+
+    // Asks for what is needed a tile later: from memory it takes longer than the machine looks ahead.
+    // (Not inline, a function that does nothing else would be taken for one that does nothing.)
+    inline __attribute__((always_inline)) void fetch(int64_t from) {
+        for (int64_t c = from; c < from + TALL && c < p.keys; ++c) {
+            const char *k = (const char*)(key + c * p.key_strides[2]), *v = (const char*)(value + c * p.value_strides[2]);
+            for (int64_t i = 0; i < p.width * 4; i += 64) __builtin_prefetch(k + i, 0, 2);
+            for (int64_t i = 0; value && i < p.value_width * 4; i += 64) __builtin_prefetch(v + i, 0, 2);
+        }
     }
 
     // The stretch of keys of each row, and of all of them. Rows that do not exist see what all see.
@@ -181,6 +195,7 @@ class Rows {
         }
     }
 
+    const bool is_far_;  // whether keys and values, 4 MB or more, are far from the processor
     Buffer<float> query_;
     Buffer<Vec> tile_;
     alignas(64) int32_t first_[ROWS], last_[ROWS];
