@@ -78,8 +78,9 @@ class Opened:
 OpenPage = Callable[..., Opened]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Return the browser; Playwright's event loop must end before other tests run loops."""
     if not CHROMIUM.exists():
         pytest.fail(f"The tests of the page need Debian's chromium; there is no {CHROMIUM}.")
     with sync_playwright() as playwright:

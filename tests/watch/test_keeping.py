@@ -261,7 +261,7 @@ def test_check_tells_right_from_wrong(model: Stack, x: Tensor) -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"keep": "weights"}, "keep must be"),
+        ({"keep": "weights"}, "keep must be 'factors', a heedmap.Summary or a function of a map"),
         ({"max_bytes": -1}, "max_bytes must be"),
         ({"layers": [1.5]}, "layers must be"),
         ({"heads": ["0"]}, "heads must be"),
