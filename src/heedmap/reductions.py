@@ -188,6 +188,9 @@ GROUP = 32
 WIDE = 512
 """From how many columns for each cell sought the search by groups is the faster one."""
 
+APART = 128
+"""How many groups there are then for each cell sought."""
+
 
 def top_of_tile(
     tile: Shaped[Tensor, "matrices rows columns"], count: int, largest: bool = True
@@ -228,20 +231,21 @@ def _top_directly(tile: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _top_by_groups(tile: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same, by way of the largest cell of each group of neighbours."""
-    short = -tile.shape[-1] % GROUP
-    groups = (F.pad(tile, (0, short), value=-torch.inf) if short else tile).unflatten(
-        -1, (-1, GROUP)
-    )
-    heads, chosen = groups.amax(-1).topk(count + 1, dim=-1)
-    chosen = chosen[..., :count]
-    candidates = groups.gather(-2, chosen[..., None].expand(*chosen.shape, GROUP)).flatten(-2)
-    value, order = candidates.topk(count + 1, dim=-1)
+    """Return the same, by way of the largest cell of each group.
+
+    The cells of a group lie far apart, so that groups are compared by whole lines.
+    """
+    groups = APART * count
+    deep = -(-tile.shape[-1] // groups)
+    short = groups * deep - tile.shape[-1]
+    tile = F.pad(tile, (0, short), value=-torch.inf) if short else tile
+    heads, chosen = tile.unflatten(-1, (deep, groups)).amax(-2).topk(count + 1, dim=-1)
+    steps = torch.arange(0, groups * deep, groups, device=tile.device)
+    columns = (chosen[..., :count, None] + steps).flatten(-2)
+    value, order = tile.gather(-1, columns).topk(count + 1, dim=-1)
     # A group that was not chosen holds an equal cell only if its largest is as large.
     passed_over = _ends_in_equals(value, count) | (heads[..., count] == value[..., count - 1])
-    value, order = value[..., :count], order[..., :count]
-    place = chosen.gather(-1, order // GROUP) * GROUP + order % GROUP
-    return value, place, passed_over
+    return value[..., :count], columns.gather(-1, order[..., :count]), passed_over
 
 
 def _ends_in_equals(value: Tensor, count: int) -> Tensor:
