@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from heedmap.errors import ArgumentError
+from heedmap.errors import ArgumentError, InputError, UnsupportedError
 from heedmap.explore import asked
 from heedmap.explore.asgi import RETRY, App, Receive, Scope, Send, error_bytes, json_bytes, require
 from heedmap.explore.desk import Busy, Desk, Order, Work
@@ -297,6 +297,9 @@ def _error_handlers() -> dict[Any, Any]:
     async def missing(_: Request, error: Exception) -> Response:
         return _json(error_bytes(str(error)), 404)
 
+    async def changed(_: Request, error: Exception) -> Response:
+        return _json(error_bytes(str(error)), 409)
+
     async def unavailable(_: Request, error: Exception) -> Response:
         assert isinstance(error, Unavailable)
         return _json(error_bytes(str(error)), error.status)
@@ -314,6 +317,9 @@ def _error_handlers() -> dict[Any, Any]:
         HTTPException: refused,
         asked.Malformed: malformed,
         ArgumentError: missing,
+        # What is shown is no longer what was opened: a file, or a tensor that was written into.
+        InputError: changed,
+        UnsupportedError: changed,
         Unavailable: unavailable,
         Busy: busy,
         Stopped: stopped,

@@ -34,6 +34,9 @@ TILE_BYTES = 64 << 20
 class Explorer:
     """Answers what the page asks about the maps of a scene; safe to ask from many threads.
 
+    A recording is refused with an InputError from when its file was changed on, but for what is
+    being read in that moment.
+
     Values that are no finite numbers are NaN in tiles and None in what becomes JSON.
 
     Args:
@@ -213,13 +216,14 @@ class Explorer:
 
     def _head(self, layer: int, head: int) -> Head:
         require_number("layer", layer, len(self.scene.layers))
-        weights = self.scene.layers[layer].weights
-        require_number("head", head, weights.shape[0])
+        found = self.scene.layers[layer]
+        require_number("head", head, found.weights.shape[0])
+        found.require_unchanged()
         with self._lock, _plainly():
             if layer not in self._rules:
-                self._rules[layer] = prepare(weights._rule)
+                self._rules[layer] = prepare(found.weights._rule)
             if (layer, head) not in self._heads:
-                self._heads[layer, head] = Head(self._rules[layer], head)
+                self._heads[layer, head] = Head(self._rules[layer], head, found.require_unchanged)
             return self._heads[layer, head]
 
     def _hastened(self, answer: dict[str, Any], layer: int, head: int) -> dict[str, Any]:

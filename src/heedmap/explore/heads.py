@@ -1,6 +1,7 @@
 """One matrix of a layer, as everything that computes for the live map reads it."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from heedmap.explore import softmax
 from heedmap.explore.fingerprint import fingerprint
 from heedmap.explore.prepared import Normalizers, Prepared
+from heedmap.explore.scene import no_file
 from heedmap.explore.softmax import Pictures
 from heedmap.kernels import native
 from heedmap.lazy import LazyMatrix, Selection
@@ -27,11 +29,14 @@ class Head:
         number: Its place there.
         queries: How many rows it has.
         keys: How many columns.
+        require_unchanged: Raises an InputError if the file that it lies in was changed.
     """
 
-    def __init__(self, rule: LazyMatrix, number: int) -> None:
+    def __init__(
+        self, rule: LazyMatrix, number: int, require_unchanged: Callable[[], None] = no_file
+    ) -> None:
         """Look whether it is a whole matrix of a problem."""
-        self.rule, self.number = rule, number
+        self.rule, self.number, self.require_unchanged = rule, number, require_unchanged
         _, self.queries, self.keys = rule.sizes
         self._whole = _whole_matrix(rule, number)
 

@@ -4,11 +4,14 @@ import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
 from heedmap.errors import ArgumentError, InputError, ShapeError
-from heedmap.explore.scene import Media, Scene, SceneLayer
+from heedmap.explore.scene import Media, Scene, SceneLayer, no_file
 from heedmap.layers import Layer
+from heedmap.recording.opening import RecordedLayer
 from heedmap.seen import Seen
 
 
@@ -113,10 +116,14 @@ def _scene_layer(
             axes.append(axis)
         numbers.append(axes.index(axis))
     heads = _head_names(lead)
-    stack = weights.reshape(len(heads), queries, keys)
+    shape = len(heads), queries, keys
+    # A map without cells can lose the number of its heads when it is reshaped.
+    stack = weights.reshape(shape) if 0 not in shape else weights.from_weights(torch.zeros(shape))
     assert isinstance(stack, AttentionMap)
     labels = ("",) * len(heads)
-    return SceneLayer(layer.name, layer.kind, stack, numbers[0], numbers[1], heads, labels)
+    unchanged = layer.require_unchanged if isinstance(layer, RecordedLayer) else no_file
+    query_axis, key_axis = numbers
+    return SceneLayer(layer.name, layer.kind, stack, query_axis, key_axis, heads, labels, unchanged)
 
 
 def _head_names(lead: Sequence[int]) -> tuple[str, ...]:

@@ -158,6 +158,7 @@ class Passes:
                 exactly(),
                 wanted_until(lambda: self._is_closed or filling.is_dropped),
             ):
+                head.require_unchanged()
                 pyramid.fill_some(head)
             if pyramid.done == 1:
                 store.save(self._folder, head, pyramid)

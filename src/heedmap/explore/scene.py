@@ -1,6 +1,6 @@
 """What there is to see: maps with their axes, and the text, sound or film that they are about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,10 @@ class Media:
     words: str = ""
 
 
+def no_file() -> None:
+    """Do nothing, for maps that lie in no file."""
+
+
 @dataclass(frozen=True, eq=False)
 class SceneLayer:
     """The maps of one layer.
@@ -46,6 +50,8 @@ class SceneLayer:
         key_axis: The number of the axis of its keys.
         heads: What each head is called.
         labels: What each head does, or an empty text; one for each head.
+        require_unchanged: Called before anything of the maps is read; it raises an InputError if
+            the file that they lie in was changed.
     """
 
     name: str
@@ -55,6 +61,7 @@ class SceneLayer:
     key_axis: int
     heads: tuple[str, ...]
     labels: tuple[str, ...]
+    require_unchanged: Callable[[], None] = no_file
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from heedmap.axes import Axis
+from heedmap.errors import InputError
 from heedmap.layers import Layer
 from heedmap.recording import files
 from heedmap.recording.manifest import Entry, Manifest
@@ -35,13 +36,14 @@ class RecordedLayer(Layer):
 
     _folder: Path
     _entry: Entry
+    _opened: tuple[int, ...] | None
 
     @classmethod
     def of(cls, folder: Path, entry: Entry) -> "RecordedLayer":
         """Return the layer of an entry."""
         made = object.__new__(cls)
         # The rest of what a layer knows stays open until it is asked for.
-        vars(made).update(entry.about, _folder=folder, _entry=entry)
+        vars(made).update(entry.about, _folder=folder, _entry=entry, _opened=None)
         return made
 
     @property
@@ -60,9 +62,43 @@ class RecordedLayer(Layer):
         """The norm of each value."""
         return self._parts[1]
 
+    def require_unchanged(self) -> None:
+        """Refuse to go on if the file is not the one any more whose tensors are in use.
+
+        They are mapped, so what is written into the file stands in the map, and reading what was
+        cut off ends the process. What is done to the file between this look at it and the reading
+        after it goes unnoticed.
+
+        Raises:
+            InputError: if the file was written into, replaced or removed.
+        """
+        if self._opened is None or self._opened == self._marks():
+            return
+        assert self._entry.file is not None
+        raise InputError(
+            f"the recording must stay as it was opened; got {self._entry.file.name} in "
+            f"{self._folder}, which was changed since. Open the recording again."
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy keeps: its tensors, once they were read, stand on no file."""
+        return {**vars(self), "_opened": None}
+
+    def _marks(self) -> tuple[int, ...] | None:
+        """Return what a file has that is written or replaced no more; None if there is none."""
+        if self._entry.file is None:
+            return None
+        try:
+            found = os.stat(self._folder / self._entry.file.name)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
     @cached_property
     def _parts(self) -> tuple[Any, Tensor | None]:
         file = self._entry.file
+        # Before it is read, so that what happens meanwhile is noticed later.
+        vars(self)["_opened"] = self._marks()
         with torch.inference_mode(False), torch.no_grad():
             return self._entry.assemble({} if file is None else file.read(self._folder))
 
