@@ -89,6 +89,38 @@ def test_a_long_map_in_a_file_says_how_coarse_it_is(page: Page, tmp_path: Path) 
     view(page, "set({ query: 1234 })")
     view(page, "whenQuiet()")
     assert page.locator(".hm-ranked-query li").count() == 8
+    best = int(weights[1234].to_dense().argmax())
+    view(page, f"set({{ key: {best} }})")
+    view(page, "whenQuiet()")
+    # Of the strongest the weight itself is known.
+    shown = page.inner_text(".hm-weight")
+    assert float(shown) == pytest.approx(float(weights[1234, best].to_dense()), rel=6e-3)
+
+
+def test_a_mean_of_a_block_is_never_shown_as_a_weight(page: Page, tmp_path: Path) -> None:
+    weights = AttentionMap.from_factors(*torch.randn(2, 3000, 4))
+    write_page(scene_of_map(weights), tmp_path / "map.html")
+    open_file(page, tmp_path / "map.html")
+    weakest = int(weights[1234].to_dense().argmin())
+    view(
+        page,
+        f"set({{ view: {{ x: {weakest}, y: 1234, zoom: 14 }}, query: 1234, key: {weakest},"
+        " block: { rows: [8, 9], columns: [3, 5] } })",
+    )
+    view(page, "whenQuiet()")
+    top, left = 1234 // 8 * 8, weakest // 8 * 8
+    mean = float(weights[top : top + 8, left : left + 8].to_dense().mean())
+    known, said = page.inner_text(".hm-weight").replace("−", "-").split(": ")
+    assert known == "mean of 8 × 8 weights"
+    assert float(said) == pytest.approx(mean, rel=6e-3)
+    assert page.inner_text(".hm-notice") == "This file holds blocks of 8 × 8 weights"
+    assert "so there are no sums" in page.inner_text(".hm-block")
+    page.mouse.move(*view(page, f"placeOf(1234, {weakest})"))
+    view(page, "whenQuiet()")
+    assert "mean of 8 × 8 weights" in page.inner_text(".hm-tip")
+    view(page, "set({ language: 'zh' })")
+    view(page, "whenQuiet()")
+    assert "8 × 8 个权重的均值" in page.inner_text(".hm-weight")
 
 
 CELL = """async (source) => {

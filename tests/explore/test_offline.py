@@ -32,6 +32,8 @@ def unpacked(file: Path) -> tuple[dict[str, Any], bytes]:
 
 def weights_in(pieces: bytes, place: dict[str, Any]) -> torch.Tensor:
     content = bytearray(pieces[place["at"] : place["at"] + place["bytes"]])
+    if place["bits"] == 32:
+        return torch.frombuffer(content, dtype=torch.float32).view(place["rows"], place["columns"])
     halves = torch.frombuffer(content, dtype=torch.float16)
     return halves.float().view(place["rows"], place["columns"]) * place["largest"]
 
@@ -50,7 +52,7 @@ def test_small_maps_are_there_whole(tmp_path: Path) -> None:
         found = index["maps"][f"0/{head}"]
         assert found["side"] == 1
         cells = weights_in(pieces, found["mean"])
-        torch.testing.assert_close(cells, weights[head].to_dense(), rtol=1e-3, atol=1e-7)
+        torch.testing.assert_close(cells, weights[head].to_dense())
         # What a mask hides, and nothing else, is exactly 0.
         assert torch.equal(cells == 0, weights[head].to_dense() == 0)
     strongest = index["maps"]["0/0"]["rows"]
@@ -72,6 +74,30 @@ def test_long_maps_in_blocks(tmp_path: Path) -> None:
         float(block.max()), rel=1e-3
     )
     assert "blocks of 8 × 8 weights" in index["description"]["notes"][0]
+    assert index["description"]["layers"][0]["deepest"] == [4 - 3]
+
+
+def test_single_weights_have_all_their_digits(tmp_path: Path) -> None:
+    weights = torch.tensor([[1.0, 3.3412345e-7], [0.25, 0.75]])
+    index, pieces = written(scene_of_map(AttentionMap.from_weights(weights)), tmp_path)
+    found = index["maps"]["0/0"]
+    assert "deepest" not in index["description"]["layers"][0]
+    assert torch.equal(weights_in(pieces, found["mean"]), weights)
+    assert found["max"] == found["mean"]
+
+
+def test_blocks_of_negative_values_keep_their_signs() -> None:
+    pack = Pack()
+    values = torch.tensor([[-700.0, -0.001], [-1e-9, 0.0]])
+    kept = weights_in(pack_content(pack, values), pack.index["values"])
+    torch.testing.assert_close(kept, values, rtol=1e-3, atol=700 * 2**-24)
+    assert kept.sign().equal(values.sign())
+
+
+def pack_content(pack: Pack, values: torch.Tensor) -> bytes:
+    pack.index["values"] = pack.add_blocks(values)
+    content = pack.content()
+    return content[4 + struct.unpack("<I", content[:4])[0] :]
 
 
 @pytest.mark.parametrize("side", [1, 2, 16, 64])

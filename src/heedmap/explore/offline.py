@@ -19,7 +19,7 @@ from heedmap.errors import InputError, UnsupportedError
 from heedmap.explore.explorer import Explorer
 from heedmap.explore.packing import Pack
 from heedmap.explore.page_modules import linked, style
-from heedmap.explore.rasters import raster, side_within
+from heedmap.explore.rasters import Raster, raster, side_within
 from heedmap.explore.scene import Media, Scene, describe_axis
 
 MOST_BYTES = 5_000_000
@@ -28,9 +28,9 @@ MOST_BYTES = 5_000_000
 FIRST_PIXELS = 2**18
 OTHER_PIXELS = 150_000
 STRONGEST = 8
-STRONGEST_BYTES = 300_000
-ENTRY_BYTES = 6
-"""A position in four bytes, and a weight in two."""
+STRONGEST_BYTES = 400_000
+ENTRY_BYTES = 8
+"""A position and a weight."""
 
 _PAGE = """\
 <!doctype html>
@@ -141,11 +141,7 @@ def _add_maps(pack: Pack, notes: list[str], explorer: Explorer, progress: Progre
             first = (number, head) == scene.chosen
             side = side_within(queries, keys, FIRST_PIXELS if first else OTHER_PIXELS // count)
             made = raster(explorer, number, head, side, _waiting(layer.name, head, progress))
-            maps[f"{number}/{head}"] = found = {
-                "side": side,
-                "mean": pack.add_weights(made.mean),
-                "max": pack.add_weights(made.max),
-            }
+            maps[f"{number}/{head}"] = found = {"side": side} | _blocks(pack, made)
             if first:
                 found |= _strongest(pack, layer.weights[head])
             sides.add((first, side))
@@ -156,6 +152,12 @@ def _add_maps(pack: Pack, notes: list[str], explorer: Explorer, progress: Progre
         for first, side in sorted(sides, reverse=True)
         if side > 1
     ]
+
+
+def _blocks(pack: Pack, made: Raster) -> dict[str, Any]:
+    if made.side == 1:
+        return dict.fromkeys(("mean", "max"), pack.add_weights(made.mean))
+    return {"mean": pack.add_blocks(made.mean), "max": pack.add_blocks(made.max)}
 
 
 def _waiting(name: str, head: int, progress: Progress) -> Callable[[float], None]:
@@ -186,6 +188,7 @@ def _completed(pack: Pack, notes: list[str], scene: Scene, *, media: bool, names
     """Return the pack with the description, the axes and, if asked, the text, sound or film."""
     pack, notes = pack.copy(), list(notes)
     described = scene.description()
+    _tell_deepest(described["layers"], pack.index["maps"])
     unnamed = describe_axis(Axis.of_positions(0))
     pack.index["axes"] = [
         describe_axis(axis) if names else {**unnamed, "kind": "position"} for axis in scene.axes
@@ -202,6 +205,14 @@ def _completed(pack: Pack, notes: list[str], scene: Scene, *, media: bool, names
         notes.append(f"{scene.media[0].title} does not fit into this file")
     pack.index["description"] = {**described, "notes": notes}
     return pack
+
+
+def _tell_deepest(layers: list[dict[str, Any]], maps: dict[str, Any]) -> None:
+    """Say of each layer at which levels the blocks of its maps lie, where single weights do not."""
+    for number, layer in enumerate(layers):
+        sides = [maps[f"{number}/{head}"]["side"] for head in range(len(layer["heads"]))]
+        if max(sides) > 1:
+            layer["deepest"] = [layer["zooms"] - side.bit_length() + 1 for side in sides]
 
 
 def _content(medium: Media) -> bytes:

@@ -2,7 +2,7 @@
 
 A length (uint32), the index, and pieces, each from a multiple of four on. The index says of each
 piece where it begins, behind the index. Numbers are little-endian. Weights are float16, divided by
-the largest of their piece, so that small ones keep their digits.
+the largest of their piece; single weights, which are read as numbers, are float32.
 """
 
 import json
@@ -47,16 +47,22 @@ class Pack:
         self._size += len(content) + len(padding)
         return place
 
-    def add_weights(self, weights: Float[Tensor, "rows columns"]) -> dict[str, Any]:
-        """Add weights, and return what the index must say of them."""
-        finite = weights[weights.isfinite()]
+    def add_blocks(self, values: Float[Tensor, "rows columns"]) -> dict[str, Any]:
+        """Add what blocks of weights have in common, and return what the index must say of it."""
+        finite = values[values.isfinite()].abs()
         largest = float(finite.max()) if finite.numel() else 0.0
-        scaled = (weights.float() / (largest or 1.0)).half()
+        scaled = (values.float() / (largest or 1.0)).half()
         # Exactly 0 is for what a mask hides.
-        scaled[(scaled == 0) & (weights > 0)] = SMALLEST
-        rows, columns = weights.shape
-        said = {"largest": largest, "rows": rows, "columns": columns}
+        lost = (scaled == 0) & (values != 0)
+        scaled[lost] = values[lost].sign().half() * SMALLEST
+        rows, columns = values.shape
+        said = {"bits": 16, "largest": largest, "rows": rows, "columns": columns}
         return self.add(_bytes_of(scaled)) | said
+
+    def add_weights(self, weights: Float[Tensor, "rows columns"]) -> dict[str, Any]:
+        """Add single weights with all their digits, and return what the index must say of them."""
+        rows, columns = weights.shape
+        return self.add(_bytes_of(weights.float())) | {"bits": 32, "rows": rows, "columns": columns}
 
     def add_strongest(
         self,

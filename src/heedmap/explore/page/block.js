@@ -43,6 +43,7 @@ export function blockPanel(page) {
   const { words, store } = page;
   const figures = make("dl", { class: "hm-figures" });
   const place = data("p", "", { class: "hm-faint" });
+  const reason = make("p", { hidden: "" });
   const jump = make("button", { type: "button", class: "hm-small" });
   words.put(jump, "choose_largest");
   const clear = button(page, "close", "clear_block", () => store.set({ block: null }));
@@ -52,6 +53,7 @@ export function blockPanel(page) {
     make("div", { class: "hm-panel-head" }, words.put(make("h2"), "block"), clear),
     place,
     figures,
+    reason,
     jump,
   );
   /** @type {[number, number] | null} */
@@ -68,6 +70,11 @@ export function blockPanel(page) {
     }
     const rows = block.rows.join(":");
     const columns = block.columns.join(":");
+    if (page.side > 1) {
+      reason.hidden = false;
+      words.put(reason, "no_sums", { side: page.side });
+      return;
+    }
     /** @type {Sums} */
     const sums = await page.transport.json(
       `blocks/${page.path}?rows=${rows}&columns=${columns}`,
@@ -80,7 +87,7 @@ export function blockPanel(page) {
       ...figure(page, "max", writeWeight(sums.max)),
       ...figure(page, "share", sums.share === null ? "NaN" : `${(sums.share * 100).toPrecision(3)} %`),
     );
-    jump.disabled = false;
+    jump.hidden = false;
     page.announce(
       words.say("says_block", { sum: writeWeight(sums.sum), mean: writeWeight(sums.mean) }),
     );
@@ -88,7 +95,7 @@ export function blockPanel(page) {
   const update = () => {
     const { block } = page.state;
     element.hidden = block === null;
-    jump.disabled = true;
+    jump.hidden = reason.hidden = true;
     figures.replaceChildren();
     if (block) {
       const { queries, keys } = page;

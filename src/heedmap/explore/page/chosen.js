@@ -3,8 +3,7 @@
 import { latest } from "./activity.js";
 import { button } from "./controls.js";
 import { data, make } from "./dom.js";
-import { exactWeight } from "./weights.js";
-import { writeWeight } from "./scale.js";
+import { knownOf, writeKnown } from "./weights.js";
 
 /** @typedef {import("./page.js").Page} Page */
 
@@ -24,10 +23,12 @@ export function chosenPanel(page) {
     if (chosenQuery === null || chosenKey === null) {
       return;
     }
-    const found = await exactWeight(page, chosenQuery, chosenKey, signal);
-    weight.textContent = found === undefined ? "–" : writeWeight(found);
+    const known = await knownOf(page, chosenQuery, chosenKey, signal);
+    const single = known === undefined || "weight" in known;
+    weight.textContent = writeKnown(words, known);
+    weight.classList.toggle("hm-of-block", !single);
     page.announce(
-      words.say("says_weight", {
+      words.say(single ? "says_weight" : "says_mean", {
         query: page.queries.name(chosenQuery),
         key: page.keys.name(chosenKey),
         weight: weight.textContent,

@@ -106,7 +106,7 @@ export class Colouring {
   #samples() {
     const { stage, loader, state } = this.#page;
     const { frame } = stage;
-    const level = frame.level(pixelRatio());
+    const level = frame.level(pixelRatio(), this.#page.deepest);
     const seen = frame.tiles(level);
     const come = seen.filter((tile) => loader.cache.get(nameOf(state, tile)));
     const places = come.length > 0 ? come : [{ zoom: 0, x: 0, y: 0 }];

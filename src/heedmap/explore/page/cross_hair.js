@@ -3,8 +3,7 @@
 import { latest } from "./activity.js";
 import { data, make } from "./dom.js";
 import { cleared } from "./surface.js";
-import { exactWeight } from "./weights.js";
-import { writeWeight } from "./scale.js";
+import { knownOf, writeKnown } from "./weights.js";
 
 export class CrossHair {
   canvas = make("canvas", { class: "hm-layer", "aria-hidden": "true" });
@@ -71,8 +70,8 @@ export class CrossHair {
    */
   async #tell(signal, query, key) {
     if (this.hovered) {
-      const weight = await exactWeight(this.#page, query, key, signal);
-      this.#weight.textContent = weight === undefined ? "–" : writeWeight(weight);
+      const known = await knownOf(this.#page, query, key, signal);
+      this.#weight.textContent = writeKnown(this.#page.words, known);
     }
   }
 

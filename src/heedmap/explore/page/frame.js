@@ -95,11 +95,12 @@ export class Frame {
    * Return the level to draw: the next one that is at least as fine as the screen.
    *
    * @param {number} pixelRatio device pixels of a CSS pixel
+   * @param {number} deepest the deepest level that there is
    */
-  level(pixelRatio) {
+  level(pixelRatio, deepest) {
     const finest = Math.max(this.across, this.down) * pixelRatio;
     const wanted = Math.ceil(this.layer.zooms + Math.log2(finest) - 1e-6);
-    let level = clamp(wanted, 0, this.layer.zooms);
+    let level = clamp(wanted, 0, deepest);
     while (level > 0 && this.tiles(level).length > MOST_TILES) {
       level -= 1;
     }

@@ -66,7 +66,7 @@ export class MapView {
       this.complete = this.exact = true;
       return;
     }
-    const level = frame.level(ratio);
+    const level = frame.level(ratio, this.#page.deepest);
     const seen = frame.tiles(level);
     context.save();
     context.beginPath();
@@ -85,7 +85,7 @@ export class MapView {
         this.#drawTile(context, frame, ratio, place, tile);
       }
     }
-    if (level === frame.layer.zooms) {
+    if (level === frame.layer.zooms && this.#page.side === 1) {
       this.#drawLines(context, frame, ratio, inks);
       this.#drawNumbers(context, frame, ratio, inks);
     }
@@ -223,6 +223,9 @@ export class MapView {
  * @param {number} key
  */
 export function weightInTiles(page, query, key) {
+  if (page.side > 1) {
+    return null;
+  }
   const place = {
     zoom: page.layer.zooms,
     x: Math.floor(key / TILE),

@@ -40,6 +40,17 @@ export class Page {
     return this.description.layers[this.state.layer];
   }
 
+  /** How many cells a side the smallest blocks have that are known of the map on show. */
+  get side() {
+    const { deepest, zooms } = this.layer;
+    return deepest ? 2 ** (zooms - deepest[this.state.head]) : 1;
+  }
+
+  /** The deepest level of which the map on show has tiles. */
+  get deepest() {
+    return Math.max(0, this.layer.deepest?.[this.state.head] ?? this.layer.zooms);
+  }
+
   /** What the queries on show are called. */
   get queries() {
     return this.places[this.layer.query_axis];

@@ -7,6 +7,8 @@
  * @property {number} queries
  * @property {number} keys
  * @property {number} zooms the deepest zoom, at which a pixel is one weight
+ * @property {number[]} [deepest] for each head, the level whose pixels are the smallest blocks that are
+ *   known; below 0 where they are larger than the pixels of zoom 0. As `zooms` unless given
  * @property {number} query_axis
  * @property {number} key_axis
  * @property {string[]} heads

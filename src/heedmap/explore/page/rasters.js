@@ -13,9 +13,12 @@ import { TILE } from "./protocol.js";
 
 const HEADER_BYTES = 16;
 
+/** How many pixels a side of the picture of a whole map has at most. */
+const THUMBNAIL = 32;
+
 /**
- * Return a tile in its bytes. Where the raster is coarser than its level, several pixels have the
- * value of one block.
+ * Return a tile in its bytes. Where the raster is coarser than its level, all pixels of a block have
+ * the value of the block, and the tile is not exact.
  *
  * @param {Raster} raster
  * @param {import("./protocol.js").Layer} layer
@@ -30,31 +33,53 @@ export function tileOf(raster, layer, statistic, zoom, x, y) {
   const rows = pixels(layer.queries, side, y);
   const columns = pixels(layer.keys, side, x);
   const values = new Float32Array(rows * columns);
+  const block = Math.max(side, raster.side);
   for (let down = 0; down < rows; down += 1) {
     for (let across = 0; across < columns; across += 1) {
-      const top = (y * TILE + down) * side;
-      const left = (x * TILE + across) * side;
-      values[down * columns + across] = valueOf(raster, layer, statistic, top, left, side);
+      const top = Math.floor(((y * TILE + down) * side) / block) * block;
+      const left = Math.floor(((x * TILE + across) * side) / block) * block;
+      values[down * columns + across] = valueOf(raster, layer, statistic, top, left, block);
     }
   }
-  return encode(values, rows, columns);
+  return encode(values, rows, columns, side >= raster.side);
 }
 
 /**
- * Return the means of a whole map as a tile of at most 32 × 32 values.
+ * Return the means of a whole map as a tile of at most 32 × 32 values, as fine as the raster lets it be.
  *
  * @param {Raster} raster
  * @param {import("./protocol.js").Layer} layer
  */
 export function thumbnailOf(raster, layer) {
-  const side = 2 ** (layer.zooms + 3);
+  let side = raster.side;
+  while (Math.max(layer.queries, layer.keys) > side * THUMBNAIL) {
+    side *= 2;
+  }
   const rows = Math.max(1, Math.ceil(layer.queries / side));
   const columns = Math.max(1, Math.ceil(layer.keys / side));
   const values = Float32Array.from({ length: rows * columns }, (_, place) => {
     const top = Math.floor(place / columns) * side;
     return valueOf(raster, layer, "mean", top, (place % columns) * side, side);
   });
-  return encode(values, rows, columns);
+  return encode(values, rows, columns, true);
+}
+
+/**
+ * Return the mean of the block in which a cell lies, and how many rows and columns it has.
+ *
+ * @param {Raster} raster
+ * @param {import("./protocol.js").Layer} layer
+ * @param {number} query
+ * @param {number} key
+ */
+export function blockAround({ side, columns, mean }, layer, query, key) {
+  const down = Math.floor(query / side);
+  const across = Math.floor(key / side);
+  return {
+    rows: Math.min(side, layer.queries - down * side),
+    columns: Math.min(side, layer.keys - across * side),
+    mean: mean[down * columns + across],
+  };
 }
 
 /**
@@ -82,15 +107,16 @@ function valueOf(raster, layer, statistic, top, left, side) {
       most = raster.max[place] > most || Number.isNaN(most) ? raster.max[place] : most;
     }
   }
-  if (statistic === "max") {
-    return most === -Infinity ? 0 : most;
-  }
   const cells = (bottom - top) * (right - left);
+  if (statistic === "max") {
+    return cells > 0 ? most : 0;
+  }
   return statistic === "sum" ? sum : sum / Math.max(1, cells);
 }
 
 /**
- * Return the largest weight in each of some equal stretches of a row or a column.
+ * Return the largest weight in each of some equal stretches of a row or a column, and of those
+ * beside it that lie in the same blocks.
  *
  * @param {Raster} raster
  * @param {"rows" | "columns"} side
@@ -105,12 +131,12 @@ export function lineOf(raster, side, number, first, stop, bins) {
   return Array.from({ length: count }, (_, bin) => {
     const start = first + Math.floor((bin * (stop - first)) / count);
     const end = first + Math.floor(((bin + 1) * (stop - first)) / count);
-    let most = 0;
+    let most = -Infinity;
     for (let at = Math.floor(start / raster.side); at * raster.side < end; at += 1) {
       const place = side === "rows" ? line * raster.columns + at : at * raster.columns + line;
       most = Math.max(most, raster.max[place]);
     }
-    return most;
+    return Number.isFinite(most) ? most : null;
   });
 }
 
@@ -127,13 +153,14 @@ function pixels(size, side, place) {
  * @param {Float32Array} values
  * @param {number} rows
  * @param {number} columns
+ * @param {boolean} exact
  */
-function encode(values, rows, columns) {
+function encode(values, rows, columns, exact) {
   const bytes = new ArrayBuffer(HEADER_BYTES + values.byteLength);
   const header = new DataView(bytes);
   header.setUint32(0, 0x31544d48, true);
   header.setUint8(4, 2);
-  header.setUint8(5, 1);
+  header.setUint8(5, exact ? 1 : 0);
   header.setUint16(6, rows, true);
   header.setUint16(8, columns, true);
   let largest = 0;

@@ -9,7 +9,8 @@ import { placeOn, writeWeight } from "./scale.js";
 /**
  * The values of a stretch, and of which row or column they are.
  *
- * @typedef {{of: string, first: number, stop: number, values: (number | null)[]}} Line
+ * @typedef {{of: string, first: number, stop: number, lines: number,
+ *   values: (number | null)[]}} Line `lines`: of how many rows or columns together
  */
 
 /** One strip: along the keys above the map, or along the queries at its side. */
@@ -54,7 +55,7 @@ export class Strip {
       `${row ? "rows" : "columns"}/${of}?first=${first}&stop=${stop}&bins=${bins}`,
       signal,
     );
-    this.#line = { of, first, stop, values: answer.values };
+    this.#line = { of, first, stop, lines: answer.lines ?? 1, values: answer.values };
     this.#page.stage.redraw();
     if (answer.exact === false) {
       // Of some rows so far: the pass over the map brings the others.
@@ -114,12 +115,14 @@ export class Strip {
    * @param {number} depth how many pixels the largest value takes
    * @param {import("./surface.js").Inks} inks
    */
-  #drawLine(context, frame, { first, stop, values }, depth, inks) {
+  #drawLine(context, frame, { first, stop, lines, values }, depth, inks) {
     const row = this.#side === "row";
     const largest = Math.max(...values.map((value) => value ?? 0), 0);
     const { scale } = this.#page.state;
-    const low = scale === "log" ? largest * 1e-4 : 0;
-    const place = placeOn({ low, high: largest || 1 }, scale);
+    const least = Math.min(...values.map((value) => value ?? 0), 0);
+    const kind = least < 0 ? "linear" : scale;
+    const low = kind === "log" ? largest * 1e-4 : least;
+    const place = placeOn({ low, high: largest > low ? largest : low + 1 }, kind);
     const cells = (stop - first) / values.length;
     const { missing } = this.#page.colouring.paint.colours;
     const room = depth - 14;
@@ -128,7 +131,7 @@ export class Strip {
       const start = row ? frame.left(first + bin * cells) : frame.top(first + bin * cells);
       const size = Math.max(1, cells * (row ? frame.across : frame.down) - (cells === 1 && frame.across >= 4 ? 0.5 : 0));
       context.fillStyle = value === null ? css(missing) : row ? inks.query : inks.key;
-      const long = value === null ? room : value > 0 ? Math.max(1, place(value) * room) : 0;
+      const long = value === null ? room : value > low ? Math.max(1, place(value) * room) : 0;
       if (row) {
         context.fillRect(start, depth - 1 - long, size, long);
       } else {
@@ -137,7 +140,14 @@ export class Strip {
     }
     context.fillStyle = inks.text;
     context.textBaseline = "top";
-    context.textAlign = row ? "left" : "right";
-    context.fillText(writeWeight(largest), row ? 2 : depth, 1);
+    if (!row) {
+      // Along the outer edge, where no bar reaches.
+      context.translate(depth, 0);
+      context.rotate(Math.PI / 2);
+    }
+    const { words } = this.#page;
+    const ends = least < 0 ? `${writeWeight(least)} … ${writeWeight(largest)}` : writeWeight(largest);
+    const together = words.say(row ? "of_queries_together" : "of_keys_together", { lines });
+    context.fillText(lines > 1 ? `${ends} · ${together}` : ends, 2, 1);
   }
 }

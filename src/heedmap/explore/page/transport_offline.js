@@ -1,6 +1,6 @@
 /** Answer from what lies in the page itself, as heedmap.explore.offline packs it. */
 
-import { lineOf, thumbnailOf, tileOf } from "./rasters.js";
+import { blockAround, lineOf, thumbnailOf, tileOf } from "./rasters.js";
 import { TransportError } from "./transport.js";
 import { unpack } from "./unpacking.js";
 
@@ -18,8 +18,12 @@ export async function offlineTransport(packed) {
       return answers.json(path);
     },
     bytes: async (path) => {
-      const [, layer, head] = path.split("/");
-      return thumbnailOf(answers.raster(layer, head), answers.layer(layer));
+      const [what, layer, head, statistic, ...place] = path.split("/");
+      const [raster, described] = [answers.raster(layer, head), answers.layer(layer)];
+      const [zoom, x, y] = place.map(Number);
+      return what === "tiles"
+        ? tileOf(raster, described, statistic, zoom, x, y)
+        : thumbnailOf(raster, described);
     },
     tiles: async (names, onTile, signal) => {
       for (const [place, [layer, head, ...rest]] of names.entries()) {
@@ -65,7 +69,10 @@ class Answers {
     return found;
   }
 
-  /** @param {string} path */
+  /**
+   * @param {string} path
+   * @returns {unknown}
+   */
   json(path) {
     const [address, query = ""] = path.split("?");
     const [what, ...parts] = address.split("/");
@@ -76,7 +83,7 @@ class Answers {
       case "axes":
         return this.#unpacked.index.axes[parts[0]];
       case "progress":
-        return { done: 1, exact: true };
+        return { done: 1, exact: this.raster(parts[0], parts[1]).side <= 2 ** this.layer(parts[0]).zooms };
       case "cells":
         return this.#cell(parts);
       case "rows":
@@ -105,10 +112,33 @@ class Answers {
     return found;
   }
 
-  /** @param {string[]} parts */
+  /**
+   * Return a single weight, or the block in which it lies where nothing else is known of it.
+   *
+   * @param {string[]} parts
+   */
   #cell([layer, head, query, key]) {
-    const raster = this.#whole(layer, head);
-    return { weight: raster.mean[Number(query) * raster.columns + Number(key)] };
+    const among = this.#amongStrongest([layer, head, query], Number(key));
+    if (among !== undefined) {
+      return { weight: among };
+    }
+    const raster = this.raster(layer, head);
+    const block = blockAround(raster, this.layer(layer), Number(query), Number(key));
+    return raster.side === 1 ? { weight: block.mean } : { block };
+  }
+
+  /**
+   * Return the weight of a key where it is one of the strongest of a query.
+   *
+   * @param {string[]} parts
+   * @param {number} key
+   */
+  #amongStrongest([layer, head, query], key) {
+    if (!this.#map(`${layer}/${head}`).rows) {
+      return undefined;
+    }
+    const { positions, weights } = this.#strongest("rows", [layer, head, query], Infinity);
+    return weights[positions.indexOf(key)];
   }
 
   /**
@@ -119,7 +149,13 @@ class Answers {
   #line(side, [layer, head, number], options) {
     const [first, stop, bins] = ["first", "stop", "bins"].map((name) => Number(options.get(name)));
     const raster = this.raster(layer, head);
-    return { values: lineOf(raster, side, Number(number), first, stop, bins) };
+    const size = side === "rows" ? this.layer(layer).queries : this.layer(layer).keys;
+    const begin = Math.floor(Number(number) / raster.side) * raster.side;
+    return {
+      values: lineOf(raster, side, Number(number), first, stop, bins),
+      lines: Math.min(raster.side, size - begin),
+      exact: true,
+    };
   }
 
   /**
@@ -135,9 +171,10 @@ class Answers {
     const width = kept.weights.columns;
     const from = Number(number) * width;
     const stop = from + Math.min(count, width);
+    const whole = this.#unpacked.weights(kept.weights);
     return {
       positions: [...this.#unpacked.integers(kept.positions).slice(from, stop)],
-      weights: [...this.#unpacked.weights(kept.weights).slice(from, stop)],
+      weights: [...whole.slice(from, stop)],
       sum: this.#unpacked.floats(kept.sums)[Number(number)],
     };
   }

@@ -1,7 +1,7 @@
 /** What a file holds: an index and the bytes that it points into, as heedmap.explore.packing has it. */
 
 /** @typedef {{ at: number, bytes: number }} Piece */
-/** @typedef {Piece & { largest: number, rows: number, columns: number }} Weights */
+/** @typedef {Piece & { bits: 16 | 32, largest: number, rows: number, columns: number }} Weights */
 
 /** An index, and its pieces. */
 export class Unpacked {
@@ -37,11 +37,14 @@ export class Unpacked {
   }
 
   /**
-   * Return weights, which lie there as half precision, divided by the largest of them.
+   * Return weights, which lie there as they are, or in half precision, divided by the largest.
    *
    * @param {Weights} piece
    */
   weights(piece) {
+    if (piece.bits === 32) {
+      return this.floats(piece);
+    }
     const halves = new Uint16Array(this.#bytes, this.#start + piece.at, piece.bytes / 2);
     return Float32Array.from(halves, (half) => fromHalf(half) * piece.largest);
   }
