@@ -14,7 +14,7 @@ import pytest
 
 from heedmap.errors import ArgumentError, MissingExtraError
 from heedmap.explore.limits import Limits
-from heedmap.explore.listening import listen
+from heedmap.explore.listening import listen, own_address
 from heedmap.explore.running import Running, serve
 
 from .serving import PATIENCE_SECONDS, Client, GatedExplorer
@@ -103,20 +103,47 @@ def test_a_port_that_is_taken_says_so() -> None:
 def test_other_machines_are_let_in_only_when_told(host: str) -> None:
     with pytest.raises(
         ArgumentError,
-        match=f"host must be an address that only this machine reaches, such as .*; got {host}.",
+        match=f"host must be an address that only this machine reaches, such as .*; got {host}. "
+        "Whoever reaches it can try to open the map; --expose allows that, in Python "
+        "allow_other_hosts=True.",
     ):
         Running(GatedExplorer(), host=host)
 
 
-def test_listening_everywhere() -> None:
+def test_listening_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Box.lan")
     with Running(GatedExplorer(), host="0.0.0.0", allow_other_hosts=True) as running:
-        assert running.url.startswith("http://localhost:")
+        own = own_address("0.0.0.0")
+        assert running.url.startswith(f"http://{own}:")
         client = Client(running)
-        for name, status in (("localhost", 200), ("127.0.0.1", 200), ("0.0.0.0", 403)):
+        names = ["localhost", "127.0.0.1", own, "box.lan", "Box.local"]
+        for name, status in (*((name, 200) for name in names), ("0.0.0.0", 403), ("box", 403)):
             head = f"GET /health HTTP/1.1\r\nHost: {name}:{client.port}\r\n\r\n"
             answer = client.raw(head)
             assert answer is not None
             assert answer.status == status
+
+
+def test_names_of_this_machine_are_for_those_who_may_reach_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "box")
+    with Running(GatedExplorer()) as running:
+        client = Client(running)
+        answer = client.raw(f"GET /health HTTP/1.1\r\nHost: box:{client.port}\r\n\r\n")
+        assert answer is not None
+        assert answer.status == 403
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_without_a_way_to_others_the_address_is_our_own(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(*_: object) -> None:
+        raise OSError(errno.ENETUNREACH, "why")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    assert own_address(address) == "localhost"
 
 
 def test_a_host_by_name() -> None:

@@ -4,6 +4,7 @@ import errno
 import ipaddress
 import os
 import socket
+from contextlib import suppress
 
 from heedmap.errors import ArgumentError
 
@@ -37,7 +38,8 @@ def listen(host: str, port: int, *, allow_other_hosts: bool) -> socket.socket:
     if not (allow_other_hosts or ipaddress.ip_address(place[0]).is_loopback):
         raise ArgumentError(
             "host must be an address that only this machine reaches, such as 127.0.0.1; got "
-            f"{host}. Whoever reaches it can try to open the map; allow_other_hosts allows that."
+            f"{host}. Whoever reaches it can try to open the map; --expose allows that, in Python "
+            "allow_other_hosts=True."
         )
     listening = socket.socket(family, kind, protocol)
     try:
@@ -59,6 +61,32 @@ def is_everywhere(address: str) -> bool:
     (True, False)
     """
     return ipaddress.ip_address(address).is_unspecified
+
+
+def own_address(address: str) -> str:
+    """Return the address by which others in the network reach this machine.
+
+    Args:
+        address: One that stands for all of this machine's, of IPv4 or IPv6.
+
+    Returns:
+        The one that the way to other networks begins at; ``localhost`` where there is no such way.
+    """
+    ways = [(socket.AF_INET, "192.0.2.1")]
+    if ":" in address:
+        ways.insert(0, (socket.AF_INET6, "2001:db8::1"))
+    for family, elsewhere in ways:
+        # Nothing is sent: the system only looks up which way it would go.
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
+            asking.connect((elsewhere, 9))
+            return asking.getsockname()[0]
+    return "localhost"
+
+
+def own_names() -> set[str]:
+    """Return the names by which others in the network may call this machine."""
+    name = socket.gethostname()
+    return {name, name.split(".")[0] + ".local"} if name else set()
 
 
 def _refusal(error: OSError, host: str, port: int) -> ArgumentError:

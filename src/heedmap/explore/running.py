@@ -15,7 +15,7 @@ from heedmap.explore.desk import Desk
 from heedmap.explore.explorer import Explorer
 from heedmap.explore.guard import Guard
 from heedmap.explore.limits import Limits
-from heedmap.explore.listening import is_everywhere, listen
+from heedmap.explore.listening import is_everywhere, listen, own_address, own_names
 
 
 def serve(
@@ -49,7 +49,8 @@ class Running:
     """A live map that is being served, from a thread of its own, until it is closed.
 
     Attributes:
-        url: The address to open, good for one browser.
+        url: The address to open, good for one browser; where others in the network may reach it,
+            the one that they use.
     """
 
     def __init__(
@@ -89,7 +90,8 @@ class Running:
                 workers=limits.workers, max_waiting=limits.max_waiting, max_unread=limits.max_unread
             )
             undone.callback(self._desk.close)
-            guard = self._guard(host, *listening.getsockname()[:2])
+            names = own_names() if allow_other_hosts else set[str]()
+            guard = self._guard(host, names, *listening.getsockname()[:2])
             self._server = _server(guard, limits)
             self._thread = threading.Thread(
                 target=self._run, args=(listening,), name="heedmap-server", daemon=True
@@ -130,13 +132,14 @@ class Running:
         self._thread.join()
         self._explorer.close()
 
-    def _guard(self, host: str, address: str, port: int) -> Guard:
+    def _guard(self, host: str, names: set[str], address: str, port: int) -> Guard:
         """Return the guarded application, and note down its address."""
         everywhere = is_everywhere(address)
-        name = "localhost" if everywhere else f"[{host}]" if ":" in host else host
+        name = own_address(address) if everywhere else host
+        name = f"[{name}]" if ":" in name else name
         guard = Guard(
             make_app(self._explorer, self._desk),
-            hosts={"127.0.0.1", "localhost", "[::1]", name},
+            hosts={"127.0.0.1", "localhost", "[::1]", name, *names},
             port=port,
             any_address=everywhere,
             limits=self._limits,
