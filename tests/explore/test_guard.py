@@ -56,7 +56,13 @@ def test_the_token_is_good_once_but_its_owner_may_use_the_address_again() -> Non
     cookie = cookie_of(guard)
     again = opened(guard)
     assert again.status == 401
-    assert again.error.startswith("token must be the one of the printed address, not used before;")
+    assert again.headers["content-type"] == "text/html; charset=utf-8"
+    assert (
+        again.headers["content-security-policy"]
+        == dict(HEADERS)[b"content-security-policy"].decode()
+    )
+    for words in ("请重新运行 heedmap explore", "Start heedmap explore again"):
+        assert words in again.body.decode()
     again = opened(guard, cookie)
     assert (again.status, again.headers["location"]) == (303, "/")
     assert "set-cookie" not in again.headers

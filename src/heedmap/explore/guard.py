@@ -48,6 +48,15 @@ ONWARDS = b"""<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" co
 that began with a link on somebody else's, such as a notebook's."""
 
 
+SPENT = """<!doctype html><meta charset="utf-8"><title>heedmap</title>
+<p lang="zh">此地址已被使用或不正确：一个地址只供一个浏览器打开一次。<br>
+请重新运行 heedmap explore，再打开它新打印的地址。</p>
+<p lang="en">This address was used before or is not the right one: one address is good for one
+browser. Start heedmap explore again and open the new address that it prints.</p>
+""".encode()
+"""What people read who open the address a second time."""
+
+
 class _Refusal(Exception):
     """Why a request is not answered."""
 
@@ -151,11 +160,8 @@ class Guard:
             headers = [(b"set-cookie", cookie + b"; HttpOnly; SameSite=Strict; Path=/")]
         # A browser that follows a link keeps its cookie back until the next step.
         elif not self._has_cookie(scope) and not (right and foreign):
-            raise _Refusal(
-                401,
-                "token must be the one of the printed address, not used before; got another. "
-                "Start heedmap explore anew.",
-            )
+            await send_whole(send, 401, [CLOSE, HTML], SPENT)
+            return
         if foreign:
             await send_whole(send, 200, [*headers, HTML], ONWARDS)
         else:
