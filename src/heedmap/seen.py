@@ -1,6 +1,7 @@
 """What was seen of a model: its layers in the order in which they attended."""
 
 import fnmatch
+import html
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -130,13 +131,16 @@ class Seen:
     def explore(self, *, axis: Axis | None = None, media: str | Path | None = None) -> Any:
         """Open the live map of all layers in the browser, or in a notebook in its cell.
 
+        Where there is no browser, the address is printed. A script that ends takes the map along;
+        ``seen.explore().wait()`` goes on until Ctrl-C.
+
         Args:
             axis: What the positions of self-attention are; that of a recording without it.
             media: The file of the sound, film or text that it is about.
 
         Returns:
-            The running `heedmap.explore.running.Running`, with its `url` and `close()`; in a
-            notebook its widget.
+            The running `heedmap.explore.running.Running`, with its `url`, `wait()` and `close()`;
+            in a notebook its widget.
 
         Raises:
             ArgumentError: if no layer was kept as a map.
@@ -209,6 +213,10 @@ class Seen:
         ]
         lines += [f"not captured: {name or 'the model'}: {reason}" for name, reason in self.missed]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Show the same in a notebook."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
 
 def _rebuilt(layers: list[Layer], missed: list[tuple[str, str]], model: str) -> Seen:

@@ -94,11 +94,31 @@ def test_a_page_beside_the_pictures(
 
 def test_in_python_a_server_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
+
+    def open_in_browser(url: str) -> bool:
+        opened.append(url)
+        return True
+
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr(showing.webbrowser, "open", opened.append)
+    monkeypatch.setattr(showing.webbrowser, "open", open_in_browser)
     with heedmap.AttentionMap.from_weights(torch.eye(3)).explore() as running:
         assert opened == [running.url]
     with heedmap.watch(layer := nn.TransformerEncoderLayer(8, 2, batch_first=True).eval()) as seen:
         layer(torch.randn(1, 4, 8))
     seen.explore().close()
     assert len(opened) == 2
+
+
+def test_without_a_browser_the_address_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(showing.sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    with heedmap.AttentionMap.from_weights(torch.eye(3)).explore() as running:
+        assert capsys.readouterr().out == f"The live map: {running.url}\n"
+    # A browser that does not start is none.
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(showing.webbrowser, "open", lambda _: False)
+    with heedmap.AttentionMap.from_weights(torch.eye(3)).explore() as running:
+        assert running.url in capsys.readouterr().out

@@ -46,6 +46,8 @@ def explore(
 def show(scene: Scene) -> Any:
     """Return what shows a scene: a widget in a notebook, else a running server, opened.
 
+    Where no browser can be opened, the address is printed.
+
     Raises:
         MissingExtraError: if a package of the extra explore, or notebook, is missing.
     """
@@ -54,14 +56,18 @@ def show(scene: Scene) -> Any:
 
         return make_widget(Explorer(scene))
     running = Running(Explorer(scene))
-    _open(running.url)
+    if not _open(running.url):
+        print(f"The live map: {running.url}", flush=True)
     return running
 
 
-def _open(url: str) -> None:
-    """Open an address in a browser with windows; one in the terminal would take it over."""
-    if sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ}:
-        webbrowser.open(url)
+def _open(url: str) -> bool:
+    """Open an address in a browser with windows, and return whether there is one.
+
+    One in the terminal would take it over.
+    """
+    has_windows = {"DISPLAY", "WAYLAND_DISPLAY"} & {*os.environ}
+    return bool(sys.platform in ("darwin", "win32") or has_windows) and webbrowser.open(url)
 
 
 def _in_notebook() -> bool:
