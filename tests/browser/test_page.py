@@ -19,6 +19,7 @@ from tests.browser.scenes import (
     SECONDS_PER_POSITION,
     WORDS,
     cross_scene,
+    layer_of,
     numbered,
     sound_scene,
     text_scene,
@@ -431,6 +432,44 @@ def test_choosing_a_row_goes_to_its_moment_and_back(open_page: OpenPage, tmp_pat
     opened.until("document.getElementById('heedmap').heedmap.state().query < 60")
     page.evaluate("document.querySelector('audio').pause()")
     opened.quiet()
+
+
+def test_what_a_link_brings_back_can_be_heard(open_page: OpenPage, tmp_path: Path) -> None:
+    opened = open_page(sound_scene(tmp_path), link="query=100&key=50")
+    state = opened.view("state()")
+    assert (state["layer"], state["query"], state["key"]) == (0, 100, 50)
+    for name in ("Play the query’s moment", "Play the key’s moment"):
+        expect(opened.page.get_by_role("button", name=name)).to_be_enabled()
+
+
+def test_rows_of_long_recordings_are_named_in_full(open_page: OpenPage) -> None:
+    times = [(890 + 0.02 * i, 890.02 + 0.02 * i) for i in range(600)]
+    layer = layer_of(weights_of(1, 600, 600))
+    link = "layer=0&at=300,300&zoom=6&query=300&key=20"
+    opened = open_page(Scene("long", (layer,), (Axis.of_seconds(times),)), link=link)
+    # What is written onto the sides is only on canvases: listen to what is written.
+    said = opened.page.evaluate(
+        """async () => {
+            const said = [];
+            const write = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+                said.push(text);
+                return write.call(this, text, ...rest);
+            };
+            const map = document.getElementById("heedmap").heedmap;
+            map.set({ query: 301 });
+            await map.whenQuiet();
+            return said;
+        }"""
+    )
+    times_said = [text for text in said if re.search(r"\d:\d", text)]
+    assert len(times_said) > 5
+    assert [text for text in times_said if "…" in text] == []
+    assert "14:56.02" in times_said
+    assert "← 14:50.40" in times_said
+    first = opened.page.locator(".hm-ranked-query button").first
+    assert re.fullmatch(r"1[45]:\d\d\.\d\d", first.locator(".hm-name").inner_text())
+    assert re.match(r"1[45]:\d\d\.\d\d–1[45]:\d\d\.\d\d: ", first.get_attribute("aria-label"))
 
 
 def test_few_queries_and_many_keys_fill_the_map(open_page: OpenPage) -> None:

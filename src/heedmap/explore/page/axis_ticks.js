@@ -63,7 +63,7 @@ function times(places, [first, stop], pixelsPerCell, room) {
   const decimals = step < 0.1 ? 2 : step < 1 ? 1 : 0;
   const ticks = [];
   for (let count = Math.ceil(begin / step - 1e-6); count * step <= end + 1e-9; count += 1) {
-    ticks.push({ at: places.cellOf(count * step), text: writeTime(count * step, decimals) });
+    ticks.push({ at: places.cellOf(count * step), text: writeTime(count * step, decimals, places.second) });
   }
   return ticks;
 }

@@ -100,6 +100,12 @@ export function buildPage(page, start, alone) {
   const main = make("div", { class: "hm-main" }, stage.element, new Legend(page, view).element, dock.element);
   root.append(bar, make("div", { class: "hm-body" }, main, side), live, help.element);
 
+  const writeSeconds = () => {
+    for (const places of page.places) {
+      places.second = words.say("second");
+    }
+  };
+  writeSeconds();
   keepTheme(root, store, ended, () => {
     stage.forgetInks();
     page.colouring.retheme();
@@ -107,6 +113,11 @@ export function buildPage(page, start, alone) {
   });
   store.on(["language"], () => {
     words.speak(page.state.language, root);
+    writeSeconds();
+    axes.makeRoom();
+    keysOfQuery.show();
+    queriesOfKey.show();
+    chosen.update();
     stage.redraw();
   });
   learnNames(page, view, () => {

@@ -61,7 +61,10 @@ export function stateOf(link, description, start) {
   };
   const layer = position("layer", description.layers.length) ?? start.layer;
   const { queries, keys, heads } = description.layers[layer];
-  const named = parts.has("layer");
+  // A link that names its map says all: what is not chosen in it is not chosen.
+  const whole = parts.has("layer");
+  const choice = (/** @type {"query" | "key"} */ name, /** @type {number} */ size) =>
+    whole || parts.has(name) ? position(name, size) : start[name];
   const limits = numbers(parts.get("limits"), 2);
   const at = numbers(parts.get("at"), 2);
   const [zoom] = numbers(parts.get("zoom"), 1) ?? [];
@@ -77,8 +80,8 @@ export function stateOf(link, description, start) {
     scale: among("scale", ["linear", "log"], start.scale) === "log" ? "log" : "linear",
     limits: limits && limits[0] >= 0 && limits[0] < limits[1] ? [limits[0], limits[1]] : null,
     view: at && zoom !== undefined ? { x: at[0], y: at[1], zoom } : null,
-    query: named ? position("query", queries) : start.query,
-    key: named ? position("key", keys) : start.key,
+    query: choice("query", queries),
+    key: choice("key", keys),
     block: blockOf(block, queries, keys),
     language: among("language", Object.keys(LANGUAGES), start.language),
     theme: /** @type {State["theme"]} */ (among("theme", ["auto", "light", "dark"], start.theme)),

@@ -1,11 +1,16 @@
 /** What the positions of one side are called: tokens, moments, frames, or bare numbers. */
 
+/** From when on the ends of a moment make its name too long for a list. */
+const LONG_SECONDS = 600;
+
 /** The names and times of one axis; before they have come, positions are numbers. */
 export class Places {
   /** @type {import("./protocol.js").Axis | null} */
   axis = null;
   /** Whether moments follow one another, so that times can stand along the side. */
   timed = false;
+  /** The sign of a second in the language of the page. */
+  second = "s";
   #decimals = 2;
 
   /** @param {import("./protocol.js").AxisSummary} summary */
@@ -38,8 +43,8 @@ export class Places {
   name(position) {
     if (this.axis && this.unit === "second" && this.axis.spans[position]) {
       const [start, end] = this.axis.spans[position];
-      const begin = writeTime(start, this.#decimals);
-      return `${end < 60 ? begin.replace(" s", "") : begin}–${writeTime(end, this.#decimals)}`;
+      const begin = writeTime(start, this.#decimals, end < 60 ? "" : this.second);
+      return `${begin}–${writeTime(end, this.#decimals, this.second)}`;
     }
     if (this.axis && this.kind === "token") {
       return `“${this.label(position)}” ${position}`;
@@ -57,7 +62,32 @@ export class Places {
       return this.label(position);
     }
     const span = this.span(position);
-    return span ? writeTime(span[0], this.#decimals) : String(position);
+    return span ? writeTime(span[0], this.#decimals, this.second) : String(position);
+  }
+
+  /**
+   * Return a name for lists: the token, a moment; of a long recording, the time at which it begins.
+   *
+   * @param {number} position
+   */
+  listName(position) {
+    const last = this.axis?.spans.at(-1);
+    const long = this.unit === "second" && last && last[1] >= LONG_SECONDS;
+    return long ? this.shortName(position) : this.name(position);
+  }
+
+  /** A text as wide as any that stands along the side. */
+  get widest() {
+    if (this.kind === "token" && this.axis) {
+      const { labels } = this.axis;
+      const longest = labels.reduce((at, label, place) => (label.length > labels[at].length ? place : at), 0);
+      return this.size > 0 ? this.label(longest) : "";
+    }
+    const span = this.span(this.size - 1);
+    // “59.99 s” is wider than “9:59.99”.
+    const last = span && (span[1] < LONG_SECONDS ? Math.min(span[1], 59) : span[1]);
+    const text = last !== null ? writeTime(last, 2, this.second) : this.size.toLocaleString("en");
+    return text.replace(/\d/g, "8");
   }
 
   /**
@@ -67,7 +97,7 @@ export class Places {
    */
   label(position) {
     const label = this.axis?.labels[position] ?? String(position);
-    return label.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ +$/, "␣") || "∅";
+    return label.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^[ ▁]+$/, "␣") || "∅";
   }
 
   /**
@@ -133,14 +163,15 @@ export class Places {
  *
  * @param {number} seconds
  * @param {number} decimals
+ * @param {string} second the sign of a second; none for a bare number
  */
-export function writeTime(seconds, decimals) {
+export function writeTime(seconds, decimals, second) {
   const scaled = 10 ** decimals;
   const whole = Math.round(seconds * scaled);
   const rest = ((whole % (60 * scaled)) / scaled).toFixed(decimals);
   const minutes = Math.floor(whole / (60 * scaled));
   if (minutes === 0) {
-    return `${rest} s`;
+    return second ? `${rest} ${second}` : rest;
   }
   const padded = rest.padStart(decimals ? decimals + 3 : 2, "0");
   const hours = Math.floor(minutes / 60);

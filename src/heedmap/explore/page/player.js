@@ -22,6 +22,8 @@ export class Player {
   /** Until when a single moment is played. */
   #until = Infinity;
   #leading = false;
+  /** @type {Map<"query" | "key", HTMLButtonElement>} what plays a single moment */
+  #plays = new Map();
   #ended;
 
   /**
@@ -67,6 +69,7 @@ export class Player {
 
   /** Show the moments that are chosen. */
   show() {
+    this.#enable();
     if (this.#leading) {
       return;
     }
@@ -75,6 +78,13 @@ export class Player {
       this.#goTo(middleOf(main));
     }
     this.#showOther();
+  }
+
+  /** Let moments be played that are chosen and known. */
+  #enable() {
+    for (const [which, play] of this.#plays) {
+      play.disabled = this.#spanOf(which) === null;
+    }
   }
 
   /** Which side the player follows: queries, if they are moments. */
@@ -127,9 +137,8 @@ export class Player {
         const play = make("button", { type: "button", class: "hm-small" }, icon("play"), word);
         play.dataset.hear = which;
         play.addEventListener("click", () => this.play(which));
-        const update = () => (play.disabled = this.#spanOf(which) === null);
-        store.on(["query", "key", "layer"], update, this.#ended);
-        update();
+        play.disabled = true;
+        this.#plays.set(which, play);
         row.append(play);
       }
     }
@@ -150,7 +159,7 @@ export class Player {
     player.addEventListener("error", () => {
       this.element.append(this.#page.words.put(make("p", { role: "alert" }), "cannot_play"));
     });
-    this.#page.store.on(["query", "key"], () => this.show(), this.#ended);
+    this.#page.store.on(["query", "key", "layer"], () => this.show(), this.#ended);
     this.#ended.addEventListener("abort", () => player.pause());
   }
 

@@ -50,8 +50,10 @@ export function rankedList(page, which, strongest) {
     const places = which === "query" ? page.keys : page.queries;
     const bar = make("span", { class: "hm-share", "aria-hidden": "true" });
     bar.style.width = `${Math.max(0, Math.min(1, (weight ?? 0) / largest)) * 100}%`;
-    const name = data("span", places.name(position), { class: "hm-name" });
+    const name = data("span", places.listName(position), { class: "hm-name" });
     const entry = make("button", { type: "button" }, bar, name, data("span", writeWeight(weight)));
+    entry.title = places.name(position);
+    entry.setAttribute("aria-label", `${places.name(position)}: ${writeWeight(weight)}`);
     entry.setAttribute("aria-current", String(position === page.state[other]));
     entry.addEventListener("click", () => page.choose({ [other]: position }));
     return entry;

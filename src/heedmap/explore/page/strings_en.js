@@ -17,6 +17,7 @@ export const strings = {
   grey: "greys",
   scale: "Scale",
   linear: "linear",
+  second: "s",
   log: "logarithmic",
   language: "Language",
   copy_link: "Copy a link to this view",

@@ -17,6 +17,7 @@ export const strings = {
   grey: "灰度",
   scale: "标度",
   linear: "线性",
+  second: "秒",
   log: "对数",
   language: "语言",
   copy_link: "复制此视图的链接",
