@@ -100,12 +100,13 @@ def _add_explore(commands: Any) -> None:
         parser,
         "words, a file (text, sound, film), - for standard input, or the folder of a recording "
         "that look --save wrote",
+        parser.add_argument_group("only for words and files, not for a recording"),
     )
-    parser.add_argument(
+    parser.add_argument_group("only for a recording").add_argument(
         "--media",
         type=Path,
         metavar="FILE",
-        help="the sound, film or text that a recording is about, to be heard or seen beside it",
+        help="the sound, film or text that it is about, to be heard or seen beside it",
     )
     parser.add_argument(
         "--port",
@@ -116,15 +117,15 @@ def _add_explore(commands: Any) -> None:
     )
     parser.add_argument(
         "--host",
-        default="127.0.0.1",
         metavar="ADDRESS",
-        help="the address to listen on; one that others can reach needs --expose",
+        help="the address to listen on; default: 127.0.0.1, and with --expose all that this "
+        "machine has. One that others can reach needs --expose",
     )
     parser.add_argument(
         "--expose",
         action="store_true",
         help="let others in the network reach the page: without encryption, so whoever listens in "
-        "can read it",
+        "can read it. No browser is opened here: the address is good for one",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--debug", action="store_true", help="show where an error comes from")
@@ -154,7 +155,7 @@ def _add_look(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_input(parser, "words, a file (text, sound, film), or - for standard input")
+    _add_input(parser, "words, a file (text, sound, film), or - for standard input", parser)
     parser.add_argument(
         "--words",
         action="store_true",
@@ -184,13 +185,16 @@ def _add_look(commands: Any) -> None:
     parser.set_defaults(command=_look)
 
 
-def _add_input(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add what says which input is looked at, by which model, and where to begin."""
+def _add_input(parser: argparse.ArgumentParser, what: str, unseen: Any) -> None:
+    """Add what says which input is looked at, by which model, and where to begin.
+
+    What says how a model shall look at it goes to `unseen`, the parser or a group of it.
+    """
     parser.add_argument("input", metavar="INPUT", help=what)
-    parser.add_argument(
+    unseen.add_argument(
         "--text", action="store_true", help="INPUT are words, even if they look like a file's name"
     )
-    parser.add_argument(
+    unseen.add_argument(
         "--model",
         metavar="NAME",
         help="a folder or a name on the Hugging Face hub; none for attention over plain features. "
@@ -204,14 +208,13 @@ def _add_input(parser: argparse.ArgumentParser, what: str) -> None:
         help="what shall look: a token (word, or word#2 for the second), a position (@7), a time "
         "(12.5s, 1:02.5), a film frame (f250)",
     )
-    parser.add_argument(
+    unseen.add_argument(
         "--start",
         type=float,
-        default=0.0,
         metavar="SECONDS",
-        help="where in a sound to begin; some models take 30 s at a time",
+        help="where in a sound to begin; default: 0; some models take 30 s at a time",
     )
-    parser.add_argument(
+    unseen.add_argument(
         "--channel",
         type=int,
         metavar="N",
@@ -244,7 +247,7 @@ def _look(options: argparse.Namespace) -> int:
         output=options.output or Path("heedmap-out", folder_name(name)),
         save=options.save,
         force=options.force,
-        start_seconds=options.start,
+        start_seconds=options.start or 0.0,
         progress=_tell,
     )
     if options.html is not None:
@@ -255,33 +258,68 @@ def _look(options: argparse.Namespace) -> int:
 
 
 def _explore(options: argparse.Namespace) -> int:
+    is_recording = _is_recording(options)
+    # Importing torch takes seconds.
+    _tell("Loading …")
     from heedmap.explore.showing import explore
 
+    def announce(url: str) -> None:
+        _print(f"{url}\n")
+        if options.expose:
+            _tell("There is no encryption: whoever listens in can read the page.")
+        _tell("Ctrl-C ends it.")
+
+    default_host = "0.0.0.0" if options.expose else "127.0.0.1"
     explore(
-        _scene(options),
-        host=options.host,
+        _recorded(options) if is_recording else _looked_at(options),
+        host=default_host if options.host is None else options.host,
         port=options.port,
         exposed=options.expose,
-        browser=not options.no_browser,
-        announce=lambda line: _print(f"{line}\n"),
+        # The one browser that the address is good for is somebody else's, where others are let in.
+        browser=not (options.no_browser or options.expose),
+        announce=announce,
     )
     return DONE
 
 
-def _scene(options: argparse.Namespace) -> Any:
-    """Return the `heedmap.explore.scene.Scene` that the arguments name."""
-    from heedmap.explore.inputs import scene_of_input, scene_of_recording
-
-    folder = Path(options.input)
-    if not options.text and options.input != "-" and folder.is_dir():
-        for name in ("model", "layer", "head", "channel"):
-            if getattr(options, name) is not None:
-                raise ArgumentError(f"--{name} must not be given for a recording; leave it out.")
-        return scene_of_recording(folder, media=options.media, question=options.query)
-    if options.media is not None:
-        raise ArgumentError(
-            f"--media must be given for a recording; got it for {options.input}. Leave it out."
+def _is_recording(options: argparse.Namespace) -> bool:
+    """Return whether the input is a recording, after a look at what may be given with it."""
+    # An empty path is the current folder to Python.
+    if options.text or options.input in ("", "-") or not os.path.isdir(options.input):
+        if options.media is not None:
+            raise ArgumentError(
+                f"--media must be given for a recording; got it for {options.input}. Leave it out."
+            )
+        return False
+    if not os.path.lexists(Path(options.input, "manifest.json")):
+        raise InputError(
+            "input must be words, a file, or the folder of a recording; got the folder "
+            f"{options.input}, in which there is no recording. heedmap look INPUT --save FOLDER "
+            "makes one."
         )
+    for name in ("model", "channel", "start"):
+        if getattr(options, name) is not None:
+            raise ArgumentError(f"--{name} must not be given for a recording; leave it out.")
+    return True
+
+
+def _recorded(options: argparse.Namespace) -> Any:
+    """Return the `heedmap.explore.scene.Scene` of a recording."""
+    from heedmap.explore.inputs import scene_of_recording
+
+    return scene_of_recording(
+        Path(options.input),
+        media=options.media,
+        layer=options.layer,
+        head=options.head,
+        question=options.query,
+    )
+
+
+def _looked_at(options: argparse.Namespace) -> Any:
+    """Return the `heedmap.explore.scene.Scene` of words or of a file."""
+    from heedmap.explore.inputs import scene_of_input
+
     media = _open_input(options)
     return scene_of_input(
         media,
@@ -290,7 +328,7 @@ def _scene(options: argparse.Namespace) -> Any:
         layer=options.layer,
         head=options.head,
         question=options.query,
-        start_seconds=options.start,
+        start_seconds=options.start or 0.0,
         progress=_tell,
     )
 
@@ -336,7 +374,7 @@ def _words(options: argparse.Namespace, media: Any) -> int:
         model=options.model,
         output=options.output,
         force=options.force,
-        start_seconds=options.start,
+        start_seconds=options.start or 0.0,
         progress=_tell,
     )
     _print(as_json(made.summary()) if options.json else report(made))

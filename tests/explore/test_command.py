@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from http.cookiejar import CookieJar
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from torch import nn
 import heedmap
 from heedmap.cli import DONE, WRONG_INPUT, main
 from heedmap.explore import showing
+from heedmap.explore.explorer import Explorer
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -58,12 +60,79 @@ def test_what_a_recording_takes(tmp_path: Path, capsys: pytest.CaptureFixture[st
     with heedmap.watch(model) as seen:
         model(torch.randn(1, 4, 8))
     seen.save(tmp_path / "seen")
-    assert main(["explore", str(tmp_path / "seen"), "--layer", "0"]) == WRONG_INPUT
-    assert "--layer must not be given for a recording" in capsys.readouterr().err
+    for name, value in (("--model", "none"), ("--channel", "0"), ("--start", "0")):
+        assert main(["explore", str(tmp_path / "seen"), name, value]) == WRONG_INPUT
+        told = capsys.readouterr().err
+        assert told == f"heedmap: {name} must not be given for a recording; leave it out.\n"
+    assert main(["explore", str(tmp_path / "seen"), "--layer", "7"]) == WRONG_INPUT
+    assert "layer must be from 0 to 0 for the recording seen; got 7." in capsys.readouterr().err
     assert main(["explore", "to be", "--media", "sound.wav"]) == WRONG_INPUT
     assert "--media must be given for a recording" in capsys.readouterr().err
     assert main(["explore", "to be", "--model", "none", "--host", "0.0.0.0"]) == WRONG_INPUT
-    assert "0.0.0.0" in capsys.readouterr().err
+    assert "--expose allows that" in capsys.readouterr().err
+
+
+def test_the_first_word_does_not_wait_for_torch() -> None:
+    program = "import sys; sys.modules['torch'] = None; from heedmap.cli import main; main({})"
+    arguments = ["explore", "to be"]
+    done = subprocess.run(
+        [sys.executable, "-c", program.format(arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, second = done.stderr.splitlines()
+    assert first == "Loading …"
+    assert "torch" in second
+
+
+def test_what_is_no_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["explore", ""]) == WRONG_INPUT
+    assert "input must hold words to look at; got nothing" in capsys.readouterr().err
+    assert main(["explore", "."]) == WRONG_INPUT
+    assert capsys.readouterr().err == (
+        "heedmap: input must be words, a file, or the folder of a recording; got the folder ., in "
+        "which there is no recording. heedmap look INPUT --save FOLDER makes one.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "host", "browser"),
+    [
+        ((), "127.0.0.1", True),
+        (("--no-browser",), "127.0.0.1", False),
+        (("--expose",), "0.0.0.0", False),
+        (("--expose", "--host", "::"), "::", False),
+    ],
+)
+def test_what_is_said_and_where(
+    given: tuple[str, ...],
+    host: str,
+    browser: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    served, opened = [], []
+
+    def serve(explorer: Explorer, *, announce: Callable[[str], None], **how: object) -> None:
+        served.append(how)
+        announce("http://somewhere")
+        explorer.close()
+
+    monkeypatch.setattr(showing, "serve", serve)
+    monkeypatch.setattr(showing, "_open", opened.append)
+    assert main(["explore", "to be", "--model", "none", *given]) == DONE
+    exposed = "--expose" in given
+    assert served == [{"host": host, "port": 0, "allow_other_hosts": exposed}]
+    assert opened == ["http://somewhere"] * browser
+    told = capsys.readouterr()
+    assert told.out == "http://somewhere\n"
+    first, *_, last = told.err.splitlines()
+    assert (first, last) == ("Loading …", "Ctrl-C ends it.")
+    assert ("There is no encryption: whoever listens in can read the page." in told.err) == exposed
 
 
 def test_a_recording_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +142,9 @@ def test_a_recording_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     seen.save(tmp_path / "seen")
     served = []
     monkeypatch.setattr(showing, "serve", lambda explorer, **_: served.append(explorer.scene))
-    assert main(["explore", str(tmp_path / "seen"), "--query", "@2", "--no-browser"]) == DONE
-    assert (served[0].name, served[0].query) == ("seen", 2)
+    asked = ["--query", "@2", "--head", "1", "--no-browser"]
+    assert main(["explore", str(tmp_path / "seen"), *asked]) == DONE
+    assert (served[0].name, served[0].query, served[0].chosen) == ("seen", 2, (0, 1))
 
 
 def test_a_page_beside_the_pictures(

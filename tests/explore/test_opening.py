@@ -77,7 +77,29 @@ def test_a_recording(tmp_path: Path) -> None:
     assert (scene.name, scene.query) == ("seen", 2)
     assert scene.media[0].content_type == "audio/wav"
     with pytest.raises(InputError):
-        scene_of_recording(tmp_path, media=None, question=None)
+        scene_of_recording(tmp_path)
+
+
+def test_where_a_recording_begins(tmp_path: Path) -> None:
+    make_seen().save(tmp_path / "seen")
+    scene = scene_of_recording(tmp_path / "seen", layer=1, head=3, question="@2")
+    assert (scene.chosen, scene.query) == ((1, 3), 2)
+    assert scene_of_recording(tmp_path / "seen", head=1).chosen == (0, 1)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("name", ["layer", "head"])
+@pytest.mark.parametrize("number", [-1, 4])
+def test_a_recording_has_so_many_layers_and_heads(tmp_path: Path, name: str, number: int) -> None:
+    make_seen().save(tmp_path / "seen")
+    last = {"layer": 1, "head": 3}[name]
+    words = f"{name} must be from 0 to {last} for the recording seen; got {number}."
+    with pytest.raises(ArgumentError, match=words):
+        scene_of_recording(
+            tmp_path / "seen",
+            layer=number if name == "layer" else None,
+            head=number if name == "head" else None,
+        )
 
 
 def test_words() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from heedmap.errors import ArgumentError
 from heedmap.explore.opening import media_of, scene_of_seen
 from heedmap.explore.scene import Scene, SceneLayer
 from heedmap.layers import Layer
@@ -19,21 +20,32 @@ MANY_CELLS = 10**8
 should need to open."""
 
 
-def scene_of_recording(folder: Path, *, media: Path | None, question: str | None) -> Scene:
+def scene_of_recording(
+    folder: Path,
+    *,
+    media: Path | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    question: str | None = None,
+) -> Scene:
     """Return the scene of a folder that `heedmap.Seen.save` wrote.
 
     Args:
         folder: The recording.
         media: The sound, film or text that it is about.
+        layer: The map to begin with, from 0, among the layers that were kept as maps.
+        head: The head to begin with.
         question: The position to begin with, as `heedmap.axes.Axis.locate` takes it.
 
     Raises:
         InputError: if the folder is no whole recording, or the question or the media do not fit.
-        ArgumentError: if no layer of it was kept as a map.
+        ArgumentError: if no layer of it was kept as a map, or for a layer or head that it lacks.
     """
     seen = open_recording(folder)
     scene = scene_of_seen(seen, media=media, name=folder.resolve().name)
-    return _asking(scene, question)
+    _require("layer", layer, len(scene.layers), scene.name)
+    _require("head", head, len(scene.layers[layer or 0].heads), scene.name)
+    return _asking(replace(scene, chosen=(layer or 0, head or 0)), question)
 
 
 def scene_of_input(
@@ -131,9 +143,16 @@ def _heads(
     return named.labels, (named.choice.layer, named.choice.head)
 
 
+def _require(name: str, number: int | None, count: int, recording: str) -> None:
+    if number is not None and not 0 <= number < count:
+        raise ArgumentError(
+            f"{name} must be from 0 to {count - 1} for the recording {recording}; got {number}."
+        )
+
+
 def _asking(scene: Scene, question: str | None) -> Scene:
     """Return the scene with the position that a question means."""
     if question is None:
         return scene
-    axis = scene.axes[scene.layers[0].query_axis]
+    axis = scene.axes[scene.layers[scene.chosen[0]].query_axis]
     return replace(scene, query=axis.locate(question).positions[0])
