@@ -469,7 +469,7 @@ def test_rows_of_long_recordings_are_named_in_full(open_page: OpenPage) -> None:
     assert "← 14:50.40" in times_said
     first = opened.page.locator(".hm-ranked-query button").first
     assert re.fullmatch(r"1[45]:\d\d\.\d\d", first.locator(".hm-name").inner_text())
-    assert re.match(r"1[45]:\d\d\.\d\d–1[45]:\d\d\.\d\d: ", first.get_attribute("aria-label"))
+    assert re.match(r"1[45]:\d\d\.\d\d–1[45]:\d\d\.\d\d: ", first.get_attribute("aria-label") or "")
 
 
 def test_few_queries_and_many_keys_fill_the_map(open_page: OpenPage) -> None:
@@ -571,6 +571,31 @@ def test_a_program_that_is_gone_is_said_to_be_gone(open_page: OpenPage) -> None:
     opened.running.close()
     opened.page.evaluate("document.getElementById('heedmap').heedmap.set({query: 3, key: 5})")
     expect(opened.page.get_by_text("heedmap does not answer.")).to_be_visible()
+    asked: list[str] = []
+    opened.page.on("request", lambda request: asked.append(request.url))
+    for key in range(6, 12):
+        opened.page.evaluate("key => document.getElementById('heedmap').heedmap.set({key})", key)
+        opened.page.wait_for_timeout(200)
+    # The browser itself asks for the icon again with every new address.
+    assert len([url for url in asked if not url.endswith("icon.svg")]) <= 4
+
+
+@pytest.mark.parametrize("status", [409, 410])
+def test_a_sound_that_is_not_as_it_was_is_said_to_be_so(
+    open_page: OpenPage, tmp_path: Path, status: int
+) -> None:
+    opened = open_page(sound_scene(tmp_path), allow_faults=True)
+    if status == 409:
+        (tmp_path / "hum.wav").write_bytes(b"another")
+    else:
+        (tmp_path / "hum.wav").unlink()
+    opened.page.reload()
+    words = {409: "The file has changed since", 410: "The file is no longer there."}
+    expect(opened.page.locator(".hm-player [role=alert]")).to_contain_text(words[status])
+    opened.quiet()
+    opened.set(language="zh")
+    words = {409: "已被修改", 410: "已不在原处"}
+    expect(opened.page.locator(".hm-player [role=alert]")).to_contain_text(words[status])
 
 
 def test_what_is_of_another_row_is_dimmed_until_the_row_has_come(open_page: OpenPage) -> None:

@@ -4,11 +4,13 @@ import { data, make } from "./dom.js";
 import { icon } from "./icons.js";
 
 /** @type {Record<import("./transport.js").Trouble, import("./words.js").Word>} */
-const WORDS = {
+export const TROUBLE_WORDS = {
   gone: "trouble_gone",
   unauthorised: "trouble_unauthorised",
   busy: "trouble_busy",
   missing: "trouble_refused",
+  changed: "media_changed",
+  lost: "media_lost",
   refused: "trouble_refused",
 };
 
@@ -39,7 +41,7 @@ export function banner(words) {
    */
   const tell = (error) => {
     waiting.add(error);
-    words.put(text, WORDS[error.trouble]);
+    words.put(text, TROUBLE_WORDS[error.trouble]);
     said.textContent = error.trouble === "refused" ? error.said : "";
     element.hidden = false;
     return () => {

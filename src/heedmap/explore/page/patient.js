@@ -5,7 +5,8 @@ import { TransportError } from "./transport.js";
 const LONGEST_PAUSE_MS = 8000;
 
 /**
- * Return `transport` with patience: what is busy or gone is asked again, more and more seldom.
+ * Return `transport` with patience: what is busy or gone is asked again, more and more seldom. While
+ * nobody answers, only one request at a time finds out whether somebody does again.
  *
  * @param {import("./transport.js").Transport} transport
  * @param {import("./activity.js").Activity} activity told of every request
@@ -15,6 +16,8 @@ const LONGEST_PAUSE_MS = 8000;
  * @returns {import("./transport.js").Transport}
  */
 export function patient(transport, activity, onTrouble, ended) {
+  const outage = new Outage();
+
   /**
    * @template T
    * @param {AbortSignal | undefined} signal
@@ -26,9 +29,12 @@ export function patient(transport, activity, onTrouble, ended) {
     let over = () => {};
     try {
       for (let attempt = 0; ; attempt += 1) {
+        const leave = await outage.turn(stop);
         try {
           stop.throwIfAborted();
-          return await ask(stop);
+          const answer = await ask(stop);
+          outage.end();
+          return answer;
         } catch (error) {
           if (stop.aborted || !(error instanceof TransportError)) {
             throw error;
@@ -37,11 +43,18 @@ export function patient(transport, activity, onTrouble, ended) {
           if (error.trouble !== "missing") {
             over = onTrouble(error);
           }
-          if (error.trouble !== "gone" && error.trouble !== "busy") {
+          if (error.trouble === "gone") {
+            outage.begin();
+            continue;
+          }
+          outage.end();
+          if (error.trouble !== "busy") {
             throw error;
           }
           const asked = (error.retryAfterSeconds ?? 0) * 1000;
-          await pause(Math.max(asked, Math.min(LONGEST_PAUSE_MS, 400 * 2 ** attempt)), stop);
+          await pause(Math.max(asked, pauseAfter(attempt)), stop);
+        } finally {
+          leave();
         }
       }
     } finally {
@@ -71,7 +84,71 @@ export function patient(transport, activity, onTrouble, ended) {
       );
     },
     mediaUrl: (name) => transport.mediaUrl(name),
+    checkMedia: (name) => transport.checkMedia(name),
   };
+}
+
+/** The time in which nobody answers: requests take turns, with longer and longer pauses. */
+class Outage {
+  #lasts = false;
+  #attempts = 0;
+  /** @type {Promise<void> | null} ends when the request whose turn it is has ended */
+  #asking = null;
+
+  begin() {
+    this.#lasts = true;
+  }
+
+  end() {
+    this.#lasts = false;
+    this.#attempts = 0;
+  }
+
+  /**
+   * Wait until it is a request's turn, which it is at once unless nobody answers; what comes back is
+   * to be called when the request has ended.
+   *
+   * @param {AbortSignal} stop
+   * @returns {Promise<() => void>}
+   */
+  async turn(stop) {
+    stop.throwIfAborted();
+    while (this.#asking) {
+      await Promise.race([this.#asking, aborted(stop)]);
+      stop.throwIfAborted();
+    }
+    if (!this.#lasts) {
+      return () => {};
+    }
+    let leave = () => {};
+    this.#asking = new Promise((resolve) => {
+      leave = () => {
+        this.#asking = null;
+        resolve();
+      };
+    });
+    try {
+      await pause(pauseAfter(this.#attempts), stop);
+    } catch (error) {
+      leave();
+      throw error;
+    }
+    this.#attempts += 1;
+    return leave;
+  }
+}
+
+/** @param {number} attempt how many have failed before */
+function pauseAfter(attempt) {
+  return Math.min(LONGEST_PAUSE_MS, 400 * 2 ** attempt);
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
+function aborted(signal) {
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
 }
 
 /**

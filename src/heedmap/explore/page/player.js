@@ -1,8 +1,10 @@
 /** The sound or film of a map: choosing a moment goes there, and playing moves the row. */
 
+import { TROUBLE_WORDS } from "./banner.js";
 import { throwUnlessExpected } from "./activity.js";
 import { data, make } from "./dom.js";
 import { icon } from "./icons.js";
+import { TransportError } from "./transport.js";
 
 /** @typedef {import("./page.js").Page} Page */
 
@@ -25,6 +27,7 @@ export class Player {
   /** @type {Map<"query" | "key", HTMLButtonElement>} what plays a single moment */
   #plays = new Map();
   #ended;
+  #trouble = make("p", { role: "alert", hidden: "" });
 
   /**
    * @param {Page} page
@@ -40,7 +43,7 @@ export class Player {
     this.#player.setAttribute("playsinline", "");
     this.#player.setAttribute("aria-label", media.title);
     const row = make("div", { class: film ? "hm-row" : "" }, this.#pictures(film), this.#buttons());
-    this.element.append(data("h2", media.title), row);
+    this.element.append(data("h2", media.title), row, this.#trouble);
     this.#listen();
     this.#load();
   }
@@ -156,9 +159,17 @@ export class Player {
       }
       this.#sent = -1;
     });
-    player.addEventListener("error", () => {
-      this.element.append(this.#page.words.put(make("p", { role: "alert" }), "cannot_play"));
+    player.addEventListener("error", async () => {
+      const { transport, words } = this.#page;
+      try {
+        await transport.checkMedia(this.#media.name);
+        words.put(this.#trouble, "cannot_play");
+        this.#trouble.hidden = false;
+      } catch (error) {
+        this.#tell(error);
+      }
     });
+    player.addEventListener("loadedmetadata", () => (this.#trouble.hidden = true));
     this.#page.store.on(["query", "key", "layer"], () => this.show(), this.#ended);
     this.#ended.addEventListener("abort", () => player.pause());
   }
@@ -197,12 +208,24 @@ export class Player {
     this.#player.currentTime = seconds;
   }
 
+  /**
+   * Say why there is nothing to be heard or seen.
+   *
+   * @param {unknown} error
+   */
+  #tell(error) {
+    const trouble = error instanceof TransportError ? error.trouble : "refused";
+    this.#page.words.put(this.#trouble, TROUBLE_WORDS[trouble]);
+    this.#trouble.hidden = false;
+  }
+
   async #load() {
     let address = "";
     try {
       address = await this.#page.transport.mediaUrl(this.#media.name);
     } catch (error) {
       throwUnlessExpected(error, this.#ended);
+      this.#tell(error);
       return;
     }
     this.#player.src = address;

@@ -82,6 +82,8 @@ export const strings = {
   follow: "Playing moves the row",
   frame_of_key: "The frame of the key",
   cannot_play: "This browser cannot play it.",
+  media_changed: "The file has changed since the map was opened. Start heedmap anew.",
+  media_lost: "The file is no longer there. Put it back and start heedmap anew.",
 
   // Help.
   help_drag: "Drag to move, turn the wheel or pinch to zoom, double-click to go nearer.",

@@ -82,6 +82,8 @@ export const strings = {
   follow: "播放时移动行",
   frame_of_key: "键所在的画面",
   cannot_play: "此浏览器无法播放。",
+  media_changed: "文件在打开地图之后已被修改。请重新启动 heedmap。",
+  media_lost: "文件已不在原处。请放回原处并重新启动 heedmap。",
 
   // 帮助
   help_drag: "拖动以移动；滚轮或双指缩放；双击放大。",

@@ -16,14 +16,26 @@
  *   Many tiles, each handed over as it comes with its place in `names`.
  * @property {(name: string) => Promise<string>} mediaUrl
  *   An address that a media element can play.
+ * @property {(name: string) => Promise<void>} checkMedia
+ *   Ends well while what the address leads to can be had as it was.
  */
 
 /**
  * What went wrong: nobody answers, the cookie is missing, there is too much to do, there is no such
- * thing, or the request was refused.
+ * thing, the file behind it has changed or is no longer there, or the request was refused.
  *
- * @typedef {"gone" | "unauthorised" | "busy" | "missing" | "refused"} Trouble
+ * @typedef {"gone" | "unauthorised" | "busy" | "missing" | "changed" | "lost" | "refused"} Trouble
  */
+
+/** @type {Record<number, Trouble>} what the status of an answer means; else it is "refused" */
+export const TROUBLES = {
+  401: "unauthorised",
+  404: "missing",
+  409: "changed",
+  410: "lost",
+  429: "busy",
+  503: "busy",
+};
 
 /** A request that was not answered as it should have been. */
 export class TransportError extends Error {

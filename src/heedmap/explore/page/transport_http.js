@@ -1,7 +1,7 @@
 /** Talk with the program over HTTP; the cookie of `/open` says who asks. */
 
 import { BatchReader } from "./protocol.js";
-import { TransportError } from "./transport.js";
+import { TransportError, TROUBLES } from "./transport.js";
 
 /**
  * Return the transport for a page that the program itself serves.
@@ -13,8 +13,16 @@ export function httpTransport() {
     json: async (path, signal) => (await ask(`/${path}`, { signal })).json(),
     bytes: async (path, signal) => (await ask(`/${path}`, { signal })).arrayBuffer(),
     tiles: askTiles,
-    mediaUrl: async (name) => `/media/${encodeURIComponent(name)}`,
+    mediaUrl: async (name) => mediaPath(name),
+    checkMedia: async (name) => {
+      await (await ask(mediaPath(name), { headers: { Range: "bytes=0-0" } })).body?.cancel();
+    },
   };
+}
+
+/** @param {string} name */
+function mediaPath(name) {
+  return `/media/${encodeURIComponent(name)}`;
 }
 
 /**
@@ -64,9 +72,7 @@ async function ask(path, how) {
     .then((answer) => String(answer.error ?? ""))
     .catch(() => "");
   const wait = Number(response.headers.get("Retry-After"));
-  /** @type {Record<number, import("./transport.js").Trouble>} */
-  const troubles = { 401: "unauthorised", 404: "missing", 429: "busy", 503: "busy" };
-  throw new TransportError(troubles[response.status] ?? "refused", said, wait || undefined);
+  throw new TransportError(TROUBLES[response.status] ?? "refused", said, wait || undefined);
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Talk with the program over a notebook's own channel, as heedmap.explore.bridge has it. */
 
 import { BatchReader } from "./protocol.js";
-import { TransportError } from "./transport.js";
+import { TransportError, TROUBLES } from "./transport.js";
 
 /**
  * What a widget's model does for us.
@@ -108,6 +108,8 @@ export function notebookTransport(model) {
     },
     mediaUrl: async (name) =>
       URL.createObjectURL(await whole(`media/${encodeURIComponent(name)}`)),
+    // It lies in the page since its address was asked for.
+    checkMedia: async () => {},
   };
 }
 
@@ -123,10 +125,5 @@ function refused(head, pieces) {
   } catch {
     said = `status ${head.status}`;
   }
-  const trouble = { 404: "missing", 503: "busy" }[head.status] ?? "refused";
-  return new TransportError(
-    /** @type {import("./transport.js").Trouble} */ (trouble),
-    said,
-    Number(head.retry) || undefined,
-  );
+  return new TransportError(TROUBLES[head.status] ?? "refused", said, Number(head.retry) || undefined);
 }

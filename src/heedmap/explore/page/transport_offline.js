@@ -34,6 +34,7 @@ export async function offlineTransport(packed) {
       }
     },
     mediaUrl: async (name) => answers.mediaUrl(name),
+    checkMedia: async () => {},
   };
 }
 
