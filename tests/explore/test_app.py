@@ -5,6 +5,7 @@ import json
 import struct
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,18 @@ def test_many_tiles_come_each_behind_its_number(app: App, explorer: GatedExplore
     assert answer.tiles == {n: explorer.tile(*place) for n, place in enumerate(places)}
     assert posted(app, {"tiles": []}).tiles == {}
     assert len(posted(app, {"tiles": places * 32}).tiles) == 256
+
+
+def test_a_number_does_not_wait_behind_tiles(app: App, explorer: GatedExplorer) -> None:
+    explorer.gate.clear()
+    places = [[0, 0, "mean", 1, x, y] for x in (0, 1) for y in (0, 1)]
+    with ThreadPoolExecutor(1) as pool:
+        tiles = pool.submit(posted, app, {"tiles": places})
+        assert explorer.begun.wait(PATIENCE_SECONDS)
+        assert ask(app, "/cells/0/0/1/1").status == 200
+        assert ask(app, "/rows/0/0/1/top?count=1").status == 200
+        explorer.gate.set()
+        assert len(tiles.result().tiles) == 4
 
 
 def test_a_tile_that_does_not_exist_has_no_bytes_among_others(app: App) -> None:

@@ -152,6 +152,23 @@ def test_no_more_is_computed_than_is_read(desk: Desk) -> None:
     within_time(run())
 
 
+def test_a_small_order_does_not_wait_behind_others(desk: Desk) -> None:
+    async def run() -> None:
+        picture, other = Held(), Held()
+        with desk.take([picture]) as first:
+            await until(picture.begun)
+            with desk.take([other]) as second:
+                with desk.take([lambda _: "at once"], small=True) as order:
+                    assert await order.next() == (0, "at once")
+                # The thread that did it is none for pictures.
+                assert not other.begun.is_set()
+                for held, waiting in ((picture, first), (other, second)):
+                    held.let_go.set()
+                    assert await waiting.next() == (0, "held")
+
+    within_time(run())
+
+
 def test_closing_stops_everything_at_once() -> None:
     desk = Desk(workers=2)
 

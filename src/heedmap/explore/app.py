@@ -207,12 +207,15 @@ class _Answers:
         rows = asked.stretch_of(_behind(request, "rows"), "rows")
         columns = asked.stretch_of(_behind(request, "columns"), "columns")
         return await self._computed(
-            request, lambda stop: self.explorer.block(layer, head, rows, columns, stop)
+            request, lambda stop: self.explorer.block(layer, head, rows, columns, stop), small=False
         )
 
-    async def _computed(self, request: Request, work: Work[dict[str, Any]]) -> Response:
+    async def _computed(
+        self, request: Request, work: Work[dict[str, Any]], *, small: bool = True
+    ) -> Response:
         """Return what a work gives, as JSON, which is made where it is computed."""
-        return _json(await _done(request, self.desk, lambda stop: json_bytes(work(stop))))
+        answer = await _done(request, self.desk, lambda stop: json_bytes(work(stop)), small=small)
+        return _json(answer)
 
     async def _binary(self, request: Request, work: Work[bytes]) -> Response:
         from starlette.responses import Response
@@ -242,9 +245,9 @@ class _TileStream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _done(request: Request, desk: Desk, work: Work[T]) -> T:
+async def _done(request: Request, desk: Desk, work: Work[T], *, small: bool = False) -> T:
     """Return what a work gives, unless its client leaves before that."""
-    with desk.take([work]) as order:
+    with desk.take([work], small=small) as order:
         async with _stopped_when_left(request.receive, order):
             _, result = await order.next()
     if isinstance(result, Exception):

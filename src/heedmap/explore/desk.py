@@ -26,9 +26,9 @@ class Busy(Exception):
 class Order(Generic[T]):
     """What one request wants done; a context that is left when nobody wants it any more."""
 
-    def __init__(self, desk: "Desk", works: Sequence[Work[T]]) -> None:
+    def __init__(self, desk: "Desk", works: Sequence[Work[T]], small: bool) -> None:
         """Note down `works`; `Desk.take` is what begins them."""
-        self._desk = desk
+        self._desk, self.small = desk, small
         self._loop = asyncio.get_running_loop()
         self._results: asyncio.Queue[tuple[int, T | Exception] | None] = asyncio.Queue()
         self._stopped = threading.Event()
@@ -85,13 +85,16 @@ class Order(Generic[T]):
 
 
 class Desk:
-    """Some threads that compute, and the orders that wait for them."""
+    """Some threads that compute, and the orders that wait for them.
+
+    One thread more is there for small orders alone, so that a number never waits behind pictures.
+    """
 
     def __init__(self, *, workers: int = 2, max_waiting: int = 1024, max_unread: int = 8) -> None:
         """Start the threads.
 
         Args:
-            workers: How many there are.
+            workers: How many there are for all orders.
             max_waiting: How many works may wait for one.
             max_unread: How many results of an order are made before the first of them is read.
         """
@@ -100,27 +103,36 @@ class Desk:
         self._orders: list[Order[Any]] = []  # the newest last
         self._closed = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"heedmap-desk-{number}", daemon=True)
-            for number in range(workers)
+            threading.Thread(
+                target=self._work,
+                args=(number == workers,),
+                name=f"heedmap-desk-{number}",
+                daemon=True,
+            )
+            for number in range(workers + 1)
         ]
         for thread in self._threads:
             thread.start()
 
-    def take(self, works: Sequence[Work[T]]) -> Order[T]:
+    def take(self, works: Sequence[Work[T]], *, small: bool = False) -> Order[T]:
         """Return the order of these works, which is done from now on.
+
+        Args:
+            works: What is to be done.
+            small: Whether each takes a few milliseconds, as a rule.
 
         Raises:
             Busy: if too many wait.
             Stopped: if the desk is closed.
         """
-        order = Order(self, works)
+        order = Order(self, works, small)
         with self._changed:
             if self._closed:
                 raise Stopped
             if self._waiting() + len(works) > self._max_waiting:
                 raise Busy
             self._orders.append(order)
-            self._changed.notify(len(works))
+            self._changed.notify_all()
         return order
 
     def put_away(self, order: Order[Any]) -> None:
@@ -133,7 +145,7 @@ class Desk:
         """Make room for one more result of an order."""
         with self._changed:
             order.unread -= 1
-            self._changed.notify()
+            self._changed.notify_all()
 
     def close(self, seconds: float = 1.0) -> None:
         """Stop all orders, and wait so long for the threads to notice."""
@@ -149,18 +161,20 @@ class Desk:
     def _waiting(self) -> int:
         return sum(len(order.works) for order in self._orders)
 
-    def _work(self) -> None:
-        while found := self._next():
+    def _work(self, small_alone: bool) -> None:
+        while found := self._next(small_alone):
             order, number, work = found
             order.do(number, work)
             # A result must not be kept by a thread that has nothing to do.
             del found, order, work
 
-    def _next(self) -> tuple[Order[Any], int, Work[Any]] | None:
+    def _next(self, small_alone: bool) -> tuple[Order[Any], int, Work[Any]] | None:
         """Return what to do next, once there is something; None when the desk is closed."""
         with self._changed:
             while not self._closed:
                 for order in reversed(self._orders):
+                    if small_alone and not order.small:
+                        continue
                     if order.works and order.unread < self._max_unread:
                         order.unread += 1
                         return order, *order.works.popleft()

@@ -18,7 +18,7 @@ class Limits:
         idle_seconds: How long a connection is kept open for the next request.
         unread_seconds: How long an answer may lie unread. A browser lets go of a paused film, too,
             and asks again for the rest.
-        workers: How many threads compute.
+        workers: How many threads compute pictures; one more answers small questions.
         max_waiting: How many computations may wait for a thread.
         max_unread: How many results of one request are made ahead of its reader.
         stop_seconds: How long computations may take to notice that the server closes.
