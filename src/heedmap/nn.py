@@ -15,6 +15,7 @@ from heedmap.attention_map import AttentionMap
 from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from heedmap.masks import Causal, Mask, Padding
 from heedmap.places import as_numbers
+from heedmap.problem import all_finite
 
 
 class SelfAttention(nn.Module):
@@ -278,8 +279,10 @@ def _without_junk(source: Tensor, valid: Tensor) -> Tensor:
     A padded position still looks, and what it sees is no matter; but NaN in its query would reach
     the gradient of every key.
     """
+    if all_finite(source):
+        return source
     junk = ~valid & ~torch.isfinite(source).all(-1)
-    return torch.where(junk[..., None], 0, source) if bool(junk.any()) else source
+    return torch.where(junk[..., None], 0, source)
 
 
 def _gather_dropped(weights: AttentionMap, value: Tensor, dropout: float) -> Tensor:

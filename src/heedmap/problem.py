@@ -5,6 +5,7 @@ decides the weights (query, key, mask, scoring); the values that the weights gat
 It can make any block of its scores, which is all that a lazy map needs.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -420,7 +421,7 @@ def finite(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
 def all_finite(tensor: Tensor) -> bool:
     """Return whether nothing in it is NaN or infinite (or, rarely, False for huge numbers)."""
     # A sum is not finite if anything in it is not; a sum that overflows only costs the slow way.
-    return bool(torch.isfinite(tensor.detach().sum(dtype=compute_dtype(tensor.dtype))))
+    return math.isfinite(tensor.detach().sum(dtype=compute_dtype(tensor.dtype)).item())
 
 
 def _ends(numbers: Tensor) -> tuple[int, int]:

@@ -224,7 +224,7 @@ def _as_bool(marks: Tensor, name: str) -> Tensor:
         # A copy, so that what is written into the marks later changes no map.
         return marks.clone()
     kept = marks != 0
-    if bool((marks[kept] != 1).any()):
+    if not torch.equal(kept.to(marks.dtype), marks):
         wrong = marks[kept & (marks != 1)].flatten()[0].item()
         raise ArgumentError(
             f"{name} must hold only 0 (padding) and 1 (valid); got {wrong:g}. "

@@ -251,13 +251,15 @@ class _Given:
 
     def __init__(self, problem: Problem, value: Tensor | None, rows: range | None = None) -> None:
         batch, heads, queries, keys = problem.extent
-        rows = range(queries) if rows is None else rows
-        lines = slice(rows.start, rows.stop)
-        query, key = _fit(problem.query[:, :, lines]), _fit(problem.key)
+        query, key = _fit(problem.query), _fit(problem.key)
         value = None if value is None else _fit(value)
         bias = None if problem.scoring.bias is None else problem.scoring.bias.detach().float()
-        if bias is not None and bias.shape[2] > 1:
-            bias = bias[:, :, lines]
+        if rows is None:
+            rows = range(queries)
+        else:
+            lines = slice(rows.start, rows.stop)
+            query = query[:, :, lines]
+            bias = bias if bias is None or bias.shape[2] == 1 else bias[:, :, lines]
         hidden = hidden_of(problem, rows)
         self.kept = query, key, value, bias, hidden
         self.form = form = Given(query.data_ptr(), key.data_ptr())
@@ -267,7 +269,8 @@ class _Given:
             form.value_strides[:] = value.stride()[:3]
         form.batch, form.heads, form.kv_heads = batch, heads, key.shape[1]
         form.queries, form.keys, form.width = len(rows), keys, query.shape[-1]
-        form.scale, form.threads = problem.scoring.scale, _threads()
+        form.scale = problem.scoring.scale
+        form.threads = _threads(batch * heads * len(rows) * keys)
         _hide(form, hidden)
         if bias is not None:
             form.bias, form.bias_strides[:] = bias.data_ptr(), _broadcast(bias)
@@ -296,16 +299,22 @@ def _fit(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
-def _threads() -> int:
-    """Return PyTorch's number of threads, and 1 in a process forked from the one that began.
+FEW_CELLS = 1 << 14
+"""For so many weights it takes longer to wake a thread than to compute them."""
+
+
+def _threads(cells: int) -> int:
+    """Return PyTorch's number of threads; 1 for few weights and in a process that was forked.
 
     OpenMP's threads stay behind at a fork, and GNU's runtime would wait for them for ever.
     """
-    return torch.get_num_threads() if os.getpid() == _FIRST_PROCESS else 1
+    if cells <= FEW_CELLS or os.getpid() != _FIRST_PROCESS:
+        return 1
+    return torch.get_num_threads()
 
 
 def _run(name: str, *arguments: int) -> None:
     found = load()
     assert found is not None
-    if found[1][name](*(ctypes.c_void_p(argument) for argument in arguments)):
+    if getattr(found[1], name)(*arguments):
         raise BudgetError("memory must hold a tile for each thread; there was none left.")

@@ -68,6 +68,14 @@ class Gradients(ctypes.Structure):
     )
 
 
+FUNCTIONS = {
+    "heedmap_forward": [ctypes.c_void_p] * 3,
+    "heedmap_statistics": [*[ctypes.c_void_p] * 3, ctypes.c_int],
+    "heedmap_backward": [ctypes.c_void_p] * 2,
+}
+"""What the library can do, and what it is given."""
+
+
 def runnable() -> tuple[str, ...]:
     """Return the instruction sets that this machine can run, best first."""
     return _SETS.get(torch.backends.cpu.get_cpu_capability(), ())
@@ -97,5 +105,8 @@ def load() -> tuple[str, ctypes.CDLL] | None:
         path = FOLDER / f"attend-{name}{SUFFIX}"
         if path.exists():
             # torch has been imported: its OpenMP is the one that this finds.
-            return name, ctypes.CDLL(str(path))
+            found = ctypes.CDLL(str(path))
+            for function, kinds in FUNCTIONS.items():
+                getattr(found, function).argtypes = kinds
+            return name, found
     return None
