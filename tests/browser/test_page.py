@@ -508,6 +508,36 @@ def test_what_is_no_number_has_a_colour_of_its_own(open_page: OpenPage) -> None:
     expect(opened.page.locator(".hm-weight")).to_have_text("NaN")
 
 
+def test_negative_values_have_a_scale_from_the_least_to_the_largest(open_page: OpenPage) -> None:
+    values = weights_of(1, 30, 30).log()
+    values[0, 3, 20] = -torch.inf
+    opened = open_page(numbered(values), link="layer=0&query=5&key=7&scale=log")
+    least = float(values[values.isfinite()].min())
+    assert opened.view("state()")["range"] == pytest.approx(
+        {"low": least, "high": float(values.max())}
+    )
+    for query, key in ((4, 7), (9, 9), (20, 3)):
+        assert_colour(opened, query, key, float(values[0, query, key]))
+    assert opened.page.locator(".hm-weight").inner_text().startswith("−")
+    assert "in all" not in opened.page.inner_text("#heedmap")
+    opened.page.get_by_role("button", name="Keep this scale").click()
+    opened.page.wait_for_timeout(350)
+    opened.page.reload()
+    opened.quiet()
+    assert opened.view("state()")["range"]["low"] == pytest.approx(least, rel=1e-4)
+
+
+def test_what_nobody_named_is_named_in_both_languages(open_page: OpenPage) -> None:
+    layer = layer_of(weights_of(1, 12, 12), name="plain features")
+    scene = Scene("the text", (layer,), text_scene().axes, "none")
+    opened = open_page(scene)
+    assert opened.page.locator(".hm-title").inner_text().split("\n") == ["the text", "no model"]
+    opened.set(language="zh")
+    assert opened.page.locator(".hm-title").inner_text().split("\n") == ["文本", "无模型"]
+    assert "朴素特征" in opened.page.locator(".hm-atlas").inner_text()
+    assert opened.page.title() == "文本 · heedmap"
+
+
 def test_hidden_weights_are_grey(open_page: OpenPage) -> None:
     opened = open_page(numbered(weights_of(1, 30, 30).tril()))
     assert opened.view("colourAt(3, 20)") == [220, 220, 220]

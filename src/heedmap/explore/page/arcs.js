@@ -53,7 +53,7 @@ function drawing(page, query, top) {
   const linked = (top?.positions ?? []).slice(0, ARCS);
   const line = inLine(page, query, linked);
   const byPosition = new Map(line.words.map((word) => [word.position, word]));
-  const largest = top?.weights[0] || 1;
+  const largest = Math.max(top?.weights[0] ?? 0, 0) || 1;
   const middle = (/** @type {Word} */ word) => word.left + word.width / 2;
   const from = query === null ? undefined : byPosition.get(query);
   const spans = linked.map((key) => {

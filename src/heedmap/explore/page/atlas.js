@@ -27,6 +27,8 @@ export function atlas(page) {
   const grid = make("div", { class: "hm-atlas" });
   /** @type {Entry[]} */
   const entries = [];
+  /** @type {(() => void)[]} */
+  const titles = [];
   description.layers.forEach((layer, number) => {
     const row = make("div", { class: "hm-atlas-row" });
     layer.heads.forEach((_, head) => {
@@ -34,11 +36,14 @@ export function atlas(page) {
       entries.push(entry);
       row.append(entry.button);
     });
-    grid.append(data("div", `${number} · ${layer.name}`, { class: "hm-atlas-layer hm-faint" }), row);
+    const title = data("div", "", { class: "hm-atlas-layer hm-faint" });
+    titles.push(() => (title.textContent = `${number} · ${words.given(layer.name)}`));
+    grid.append(title, row);
   });
   fetchInSight(page, grid, entries);
 
   const mark = () => {
+    titles.forEach((entitle) => entitle());
     for (const { layer, head, button, caption } of entries) {
       const kind = words.headKind(description.layers[layer].labels[head] ?? "");
       const shown = layer === page.state.layer && head === page.state.head;

@@ -38,6 +38,9 @@ import { addZoomButtons } from "./zoom_buttons.js";
  */
 export function buildPage(page, start, alone) {
   const { root, store, words, ended } = page;
+  // Whoever hears of another language must find it spoken already.
+  store.on(["language"], () => speak(page));
+  speak(page);
   page.stage = new Stage(page);
   page.loader = new TileLoader(page, () => {
     page.colouring.tilesCame();
@@ -100,20 +103,12 @@ export function buildPage(page, start, alone) {
   const main = make("div", { class: "hm-main" }, stage.element, new Legend(page, view).element, dock.element);
   root.append(bar, make("div", { class: "hm-body" }, main, side), live, help.element);
 
-  const writeSeconds = () => {
-    for (const places of page.places) {
-      places.second = words.say("second");
-    }
-  };
-  writeSeconds();
   keepTheme(root, store, ended, () => {
     stage.forgetInks();
     page.colouring.retheme();
     heads.repaint();
   });
   store.on(["language"], () => {
-    words.speak(page.state.language, root);
-    writeSeconds();
     axes.makeRoom();
     keysOfQuery.show();
     queriesOfKey.show();
@@ -132,15 +127,24 @@ export function buildPage(page, start, alone) {
   });
   listenToKeys(alone ? document : root, table, ended);
   if (alone) {
-    document.title = `${page.description.name} · heedmap`;
-    document.documentElement.lang = page.state.language;
-    store.on(["language"], () => {
+    const entitle = () => {
+      document.title = `${words.given(page.description.name)} · heedmap`;
       document.documentElement.lang = page.state.language;
-    });
+    };
+    store.on(["language"], entitle);
+    entitle();
     keepInAddress(store, page.description, start, ended);
   }
   stage.redraw();
   return view;
+}
+
+/** @param {Page} page */
+function speak(page) {
+  page.words.speak(page.state.language, page.root);
+  for (const places of page.places) {
+    places.second = page.words.say("second");
+  }
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Which colours the map has now: the colour map, and a scale for what is visible. */
 
 import { coloursOf, colourOf } from "./colours.js";
-import { fittedTo, placeOn, rangeOf } from "./scale.js";
+import { fixedRange, placeOn, rangeOf } from "./scale.js";
 import { latest } from "./activity.js";
 import { nameOf } from "./tile_cache.js";
 import { TILE } from "./protocol.js";
@@ -11,7 +11,7 @@ const MOST_SAMPLES = 60_000;
 
 export class Colouring {
   /** @type {import("./scale.js").Range} */
-  range = { low: 0, high: 1, clipped: false };
+  range;
   /** @type {import("./tile_painter.js").Paint} */
   paint;
   #page;
@@ -23,7 +23,7 @@ export class Colouring {
   /** @param {import("./page.js").Page} page */
   constructor(page) {
     this.#page = page;
-    this.range = fittedTo(this.range, page.state.scale);
+    this.range = rangeOf(new Float32Array(0), page.state.scale);
     this.paint = this.#mix();
     this.#remeasure = latest(page.activity, 150, () => this.#measure());
     page.store.on(["colours", "theme", "scale", "limits"], () => {
@@ -62,14 +62,14 @@ export class Colouring {
   }
 
   #mix() {
-    const { colours, scale } = this.#page.state;
+    const { colours } = this.#page.state;
     const theme = this.#page.root.dataset.theme === "dark" ? "dark" : "light";
     const mixed = `${colours}/${theme}`;
     if (mixed !== this.#mixed) {
       this.#mixed = mixed;
       this.#colours = coloursOf(colours, theme);
     }
-    return { colours: this.#colours, place: placeOn(this.range, scale) };
+    return { colours: this.#colours, place: placeOn(this.range) };
   }
 
   #repaint() {
@@ -83,9 +83,8 @@ export class Colouring {
     if (samples) {
       this.#known = this.#mapOnShow();
     }
-    const fitting = fittedTo(range, this.#page.state.scale);
-    if (JSON.stringify(fitting) !== JSON.stringify(this.range)) {
-      this.range = fitting;
+    if (JSON.stringify(range) !== JSON.stringify(this.range)) {
+      this.range = range;
       this.#repaint();
     }
   }
@@ -97,9 +96,8 @@ export class Colouring {
     if (!limits) {
       return range;
     }
-    const [low, high] = limits;
     const largest = samples.findLast((value) => !Number.isNaN(value)) ?? 0;
-    return { low, high, clipped: largest > high };
+    return fixedRange(limits, scale, largest);
   }
 
   /** Values of the tiles that are seen, at even steps; null where no tile has come. */

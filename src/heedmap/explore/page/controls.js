@@ -16,10 +16,15 @@ import { LANGUAGES } from "./words.js";
  */
 export function controlBar(page, actions) {
   const { description, words, store } = page;
-  const title = make("div", { class: "hm-title" }, data("strong", description.name));
-  if (description.model) {
-    title.append(data("span", description.model, { class: "hm-faint" }));
-  }
+  const name = data("strong", "");
+  const model = data("span", "", { class: "hm-faint" });
+  const title = make("div", { class: "hm-title" }, name, ...(description.model ? [model] : []));
+  const entitle = () => {
+    name.textContent = name.title = words.given(description.name);
+    model.textContent = model.title = words.given(description.model);
+  };
+  store.on(["language"], entitle);
+  entitle();
   /** @type {HTMLElement[]} */
   const buttons = [
     button(page, "picture", "save_picture", actions.savePicture),
@@ -69,14 +74,14 @@ export function button(page, drawing, word, act) {
 function mapChoice(page) {
   const { description, store, words } = page;
   const layers = make("select", { class: "hm-select" });
-  layers.append(
-    ...description.layers.map((layer, number) =>
-      data("option", `${number} · ${layer.name}`, { value: String(number) }),
-    ),
-  );
   const heads = make("select", { class: "hm-select" });
   const update = () => {
     const { layer, head } = page.state;
+    layers.replaceChildren(
+      ...description.layers.map(({ name }, number) =>
+        data("option", `${number} · ${words.given(name)}`, { value: String(number) }),
+      ),
+    );
     layers.value = String(layer);
     heads.replaceChildren(
       ...page.layer.heads.map((name, number) => {

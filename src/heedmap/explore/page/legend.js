@@ -64,7 +64,6 @@ export class Legend {
  */
 export function drawLegend(context, page, width, inks) {
   const { range, paint } = page.colouring;
-  const { scale } = page.state;
   const left = 18;
   const bar = width - 2 * left;
   const { steps } = paint.colours;
@@ -84,9 +83,9 @@ export function drawLegend(context, page, width, inks) {
   context.font = `11px ${inks.font}`;
   context.textBaseline = "top";
   context.textAlign = "center";
-  const place = placeOn(range, scale);
+  const place = placeOn(range);
   let free = -Infinity;
-  for (const tick of scaleTicks(range, scale, Math.max(1, Math.floor(bar / 60)))) {
+  for (const tick of scaleTicks(range, Math.max(1, Math.floor(bar / 60)))) {
     const at = left + place(tick) * bar;
     const text = writeWeight(tick);
     const half = context.measureText(text).width / 2;

@@ -78,7 +78,7 @@ export function stateOf(link, description, start) {
     ),
     colours: among("colours", COLOUR_MAPS, start.colours),
     scale: among("scale", ["linear", "log"], start.scale) === "log" ? "log" : "linear",
-    limits: limits && limits[0] >= 0 && limits[0] < limits[1] ? [limits[0], limits[1]] : null,
+    limits: limits && limits[0] < limits[1] ? [limits[0], limits[1]] : null,
     view: at && zoom !== undefined ? { x: at[0], y: at[1], zoom } : null,
     query: choice("query", queries),
     key: choice("key", keys),

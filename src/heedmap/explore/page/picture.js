@@ -30,13 +30,13 @@ export function pictureOfPage(page) {
   context.textBaseline = "top";
   context.fillStyle = inks.text;
   context.font = `600 16px ${inks.font}`;
-  const title = [description.name, description.model].filter(Boolean).join(" · ");
+  const title = [description.name, description.model].map((name) => words.given(name)).filter(Boolean).join(" · ");
   context.fillText(fitted(context, title, around.width), MARGIN, MARGIN);
   context.fillStyle = inks.faint;
   context.font = `12px ${inks.font}`;
   const kind = words.headKind(layer.labels[state.head] ?? "");
   const subtitle = [
-    words.say("says_head", { layer: `${state.layer} (${layer.name})`, head: layer.heads[state.head] }),
+    words.say("says_head", { layer: `${state.layer} (${words.given(layer.name)})`, head: layer.heads[state.head] }),
     kind,
     words.say(state.statistic),
     words.say(state.scale),

@@ -25,13 +25,15 @@ export function rankedList(page, which, strongest) {
     list.classList.toggle("hm-stale", strongest.top !== top);
     sum.classList.toggle("hm-stale", strongest.top !== top);
     hint.hidden = page.state[which] !== null;
-    sum.hidden = top === null;
+    // Of what is negative, as logarithms of weights are, a sum says nothing.
+    const negative = page.colouring.range.low < 0 || top?.weights.some((weight) => (weight ?? 0) < 0);
+    sum.hidden = top === null || negative === true;
     const focused = [...list.children].findIndex((item) => item.contains(document.activeElement));
     list.replaceChildren();
     if (!top) {
       return;
     }
-    const largest = top.weights[0] || 1;
+    const largest = Math.max(top.weights[0] ?? 0, 0) || 1;
     top.positions.slice(0, SHOWN).forEach((position, place) => {
       list.append(make("li", {}, entryOf(position, top.weights[place], largest)));
     });

@@ -121,7 +121,7 @@ function marksOf(page, side, strongest) {
   const kinds = new Map();
   if (side !== "query" && strongest.top && query !== null) {
     const { positions, weights } = strongest.top;
-    const largest = weights[0] || 1;
+    const largest = Math.max(weights[0] ?? 0, 0) || 1;
     positions.forEach((position, place) => {
       kinds.set(position, { kind: "strong", share: (weights[place] ?? 0) / largest });
     });

@@ -112,3 +112,9 @@ export const strings = {
 /** What the library calls the kinds of heads, in the words of this language. */
 /** @type {Record<string, string>} */
 export const headKinds = {};
+
+/** What the library calls inputs, layers and models that have no name, in the words of this language. */
+/** @type {Record<string, string>} */
+export const given = {
+  none: "no model",
+};

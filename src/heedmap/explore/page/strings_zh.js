@@ -131,3 +131,12 @@ export const headKinds = {
   broad: "分散",
   mixed: "混合",
 };
+
+/** 库给无名的输入、层和模型起的名字，用中文怎么说。 */
+/** @type {Record<string, string>} */
+export const given = {
+  none: "无模型",
+  "plain features": "朴素特征",
+  "the text": "文本",
+  "standard input": "标准输入",
+};

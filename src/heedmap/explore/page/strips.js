@@ -117,12 +117,13 @@ export class Strip {
    */
   #drawLine(context, frame, { first, stop, lines, values }, depth, inks) {
     const row = this.#side === "row";
-    const largest = Math.max(...values.map((value) => value ?? 0), 0);
-    const { scale } = this.#page.state;
-    const least = Math.min(...values.map((value) => value ?? 0), 0);
-    const kind = least < 0 ? "linear" : scale;
-    const low = kind === "log" ? largest * 1e-4 : least;
-    const place = placeOn({ low, high: largest > low ? largest : low + 1 }, kind);
+    const known = values.filter((value) => value !== null);
+    const largest = known.length > 0 ? Math.max(...known) : 0;
+    // Bars stand on 0, or on the least value where some are negative.
+    const least = Math.min(...known, 0);
+    const scale = least < 0 ? "linear" : this.#page.state.scale;
+    const low = scale === "log" ? largest * 1e-4 : least;
+    const place = placeOn({ low, high: largest > low ? largest : low + 1, scale });
     const cells = (stop - first) / values.length;
     const { missing } = this.#page.colouring.paint.colours;
     const room = depth - 14;

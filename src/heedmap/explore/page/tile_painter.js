@@ -21,7 +21,7 @@ import { placeOn, rangeOf } from "./scale.js";
  */
 export function paintOf(tile, colours, scale) {
   const range = rangeOf(tile.values ? tile.values.slice() : new Float32Array(0), scale);
-  return { colours, place: placeOn(range, scale) };
+  return { colours, place: placeOn(range) };
 }
 
 /**

@@ -1,7 +1,7 @@
 /** The words of the page in the language that is chosen; one table of strings for each. */
 
-import { strings as english, headKinds as englishKinds } from "./strings_en.js";
-import { strings as chinese, headKinds as chineseKinds } from "./strings_zh.js";
+import { strings as english, headKinds as englishKinds, given as englishGiven } from "./strings_en.js";
+import { strings as chinese, headKinds as chineseKinds, given as chineseGiven } from "./strings_zh.js";
 
 /** @typedef {keyof typeof english} Word */
 /** @typedef {Record<string, string | number>} Values what stands in the place of {names} */
@@ -11,6 +11,9 @@ const TABLES = { en: english, zh: chinese };
 
 /** @type {Record<string, Record<string, string>>} */
 const KINDS = { en: englishKinds, zh: chineseKinds };
+
+/** @type {Record<string, Record<string, string>>} */
+const GIVEN = { en: englishGiven, zh: chineseGiven };
 
 /** The languages, each by its own name. */
 export const LANGUAGES = { en: "English", zh: "中文" };
@@ -44,6 +47,16 @@ export class Words {
    */
   headKind(label) {
     return KINDS[this.language][label] ?? label;
+  }
+
+  /**
+   * Return a name that the library gave, in this language where it is one that we know; other names
+   * are people's own.
+   *
+   * @param {string} name
+   */
+  given(name) {
+    return GIVEN[this.language][name] ?? name;
   }
 
   /**
