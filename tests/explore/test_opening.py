@@ -76,7 +76,11 @@ def test_a_recording(tmp_path: Path) -> None:
     scene = scene_of_recording(tmp_path / "seen", media=sound, question="1.2s")
     assert (scene.name, scene.query) == ("seen", 2)
     assert scene.media[0].content_type == "audio/wav"
-    with pytest.raises(InputError):
+    with pytest.raises(
+        InputError,
+        match=r"folder must be a recording; got .*, in which there is no manifest.json. Make one "
+        r"with seen.save\(folder\).",
+    ):
         scene_of_recording(tmp_path)
 
 
