@@ -181,6 +181,7 @@ def test_the_address_that_a_connection_came_in_at_is_a_name_where_all_are_listen
     for host, server, any_address, status in [
         (b"192.0.2.7:8123", "192.0.2.7", True, 200),
         (b"[2001:db8::7]:8123", "2001:db8::7", True, 200),
+        (b"192.0.2.7:8123", "::ffff:192.0.2.7", True, 200),
         (b"192.0.2.7:8123", "192.0.2.7", False, 403),
         (b"192.0.2.8:8123", "192.0.2.7", True, 403),
         (b"evil.example:8123", "192.0.2.7", True, 403),

@@ -140,7 +140,8 @@ class Guard:
         [host] = hosts
         allowed = self._hosts
         if self._any_address and scope.get("server"):
-            address = scope["server"][0]
+            # Who listens to both kinds of addresses is told of IPv4 in terms of IPv6.
+            address = scope["server"][0].removeprefix("::ffff:")
             allowed = allowed | _places(f"[{address}]" if ":" in address else address, self._port)
         if host.lower() not in allowed:
             raise _Refusal(403, "the Host header must name this server and its port; it does not.")
