@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -644,6 +645,27 @@ def test_what_is_of_another_row_is_dimmed_until_the_row_has_come(open_page: Open
     expect(opened.page.locator(".hm-arc")).to_have_count(8)
 
 
+def test_after_a_silence_all_that_was_asked_for_comes(open_page: OpenPage) -> None:
+    opened = open_page(numbered(weights_of(1, 700, 700)), allow_faults=True)
+    refused: list[str] = []
+
+    def fail_at_first(route: Route) -> None:
+        if len(refused) < 5:
+            refused.append(route.request.url)
+            route.abort()
+        else:
+            route.continue_()
+
+    for pattern in ("**/rows/**", "**/columns/**", "**/cells/**"):
+        opened.page.route(pattern, fail_at_first)
+    opened.page.evaluate("document.getElementById('heedmap').heedmap.set({query: 3, key: 5})")
+    expect(opened.page.get_by_text("heedmap does not answer.")).to_be_visible()
+    opened.quiet()
+    expect(opened.page.locator(".hm-banner")).to_be_hidden()
+    assert opened.page.locator(".hm-ranked li").count() == 24
+    assert opened.page.locator(".hm-weight").inner_text() not in "–…"
+
+
 def test_without_the_cookie_the_page_says_what_to_open(open_page: OpenPage) -> None:
     opened = open_page(numbered(weights_of(1, 700, 700)), allow_faults=True)
     opened.context.clear_cookies()
@@ -680,6 +702,20 @@ def test_four_hundred_pixels_are_enough(open_page: OpenPage, locale: str, scheme
     page.touchscreen.tap(*opened.view("placeOf(4, 4)"))
     opened.quiet()
     assert opened.view("state()")["query"] == 4
+
+
+def test_the_bar_has_one_row_in_a_usual_window(open_page: OpenPage) -> None:
+    labels = ("nearby (within 1 s)", "first position (sink)", "")
+    scene = text_scene()
+    layers = [
+        replace(layer, name="distilbert.transformer.layer.0.attention", labels=labels)
+        for layer in scene.layers
+    ]
+    long = replace(scene, layers=tuple(layers), model="distilbert-base-multilingual-cased")
+    opened = open_page(long, width=1400)
+    for language in ("en", "zh"):
+        opened.set(language=language)
+        assert opened.page.evaluate("document.querySelector('.hm-bar').offsetHeight") < 70
 
 
 def test_a_map_can_be_mounted_anywhere_and_taken_away(open_page: OpenPage) -> None:

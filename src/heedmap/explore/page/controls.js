@@ -97,7 +97,7 @@ function mapChoice(page) {
   update();
   return make(
     "div",
-    { class: "hm-group" },
+    { class: "hm-group hm-which" },
     labelled(page, "layer", layers),
     labelled(page, "head", heads),
     button(page, "previous", "previous_head", () => stepHead(page, -1)),

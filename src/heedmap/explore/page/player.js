@@ -204,7 +204,8 @@ export class Player {
 
   /** @param {number} seconds */
   #goTo(seconds) {
-    this.#sent = seconds;
+    // Beyond its end a player goes to the end.
+    this.#sent = Math.min(seconds, this.#player.duration || seconds);
     this.#player.currentTime = seconds;
   }
 
