@@ -306,14 +306,17 @@ class AttentionMap(Tensor):
     ) -> Any:
         """Open the live map in the browser, or in a notebook in its cell.
 
+        Where there is no browser, the address is printed. A script that ends takes the map along;
+        ``weights.explore().wait()`` goes on until Ctrl-C.
+
         Args:
             axis: What the queries are, and the keys where there are as many.
             key_axis: What the keys are.
             media: The file of the sound, film or text that the map is about.
 
         Returns:
-            The running `heedmap.explore.running.Running`, with its `url` and `close()`; in a
-            notebook its widget.
+            The running `heedmap.explore.running.Running`, with its `url`, `wait()` and `close()`;
+            in a notebook its widget.
 
         Raises:
             ShapeError: for an axis of another length than its side of the map.
