@@ -158,8 +158,8 @@ CASES: list[tuple[Callable[[], object], type[HeedmapError], str]] = [
     (
         lambda: heedmap.Summary().received,
         ArgumentError,
-        "summary must come from a pass over a map; got questions alone. Give it to heedmap.watch "
-        "as keep=, or ask a map with summarize().",
+        "summary must come from a pass over a map; got questions alone. Give it to "
+        "heedmap.attention or heedmap.watch as keep=, or ask a map with summarize().",
     ),
     (
         lambda: SelfAttention(4, 8, num_heads=3),
@@ -249,8 +249,8 @@ def test_a_factor_that_was_written_into() -> None:
 
 @pytest.mark.skipif(library.load() is None, reason="no kernel was compiled on this machine")
 def test_no_memory_for_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full(dict[str, Callable[..., int]]):
-        def __missing__(self, name: str) -> Callable[..., int]:
+    class Full:
+        def __getattr__(self, name: str) -> Callable[..., int]:
             return lambda *_: 1
 
     monkeypatch.setattr("heedmap.kernels.native.load", lambda: ("full", Full()))

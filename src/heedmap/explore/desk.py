@@ -70,7 +70,9 @@ class Order(Generic[T]):
         self._deliver(None)
 
     def do(self, number: int, work: Work[T]) -> None:
-        """Do one of the works, in the thread that calls."""
+        """Do one of the works, in the thread that calls, unless the order was given up."""
+        if self._stopped.is_set():
+            return
         try:
             result = work(self._stopped.is_set)
         # Whatever it is belongs to whoever reads the results; the thread goes on.
