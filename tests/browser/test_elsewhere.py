@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page
 
 import heedmap
 from heedmap import AttentionMap
+from heedmap.explore import offline
 from heedmap.explore.explorer import Explorer
 from heedmap.explore.offline import write_page
 from heedmap.explore.opening import scene_of_map
@@ -121,6 +122,28 @@ def test_a_mean_of_a_block_is_never_shown_as_a_weight(page: Page, tmp_path: Path
     view(page, "set({ language: 'zh' })")
     view(page, "whenQuiet()")
     assert "8 × 8 个权重的均值" in page.inner_text(".hm-weight")
+
+
+def test_blocks_larger_than_pixels_of_zoom_0_are_not_exact(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "OTHER_PIXELS", 250)
+    weights = heedmap.attention(*torch.randn(3, 2, 300, 8))[1]
+    write_page(scene_of_map(weights), tmp_path / "map.html")
+    open_file(page, tmp_path / "map.html")
+    assert view(page, "state()")["exact"] is True
+    view(page, "set({ head: 1, statistic: 'sum', query: 299, key: 299 })")
+    view(page, "whenQuiet()")
+    assert view(page, "state()")["exact"] is False
+    corner = weights[1, 288:, 288:].to_dense()
+    known, said = page.inner_text(".hm-weight").replace("−", "-").split(": ")
+    assert known == "mean of 12 × 12 weights"
+    assert float(said) == pytest.approx(float(corner.mean()), rel=6e-3)
+    assert page.inner_text(".hm-notice") == "This file holds blocks of 32 × 32 weights"
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.hm-thumbnail canvas')].map(({ width }) => width)"
+    )
+    assert sizes == [19, 10]
 
 
 CELL = """async (source) => {
