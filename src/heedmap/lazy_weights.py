@@ -148,7 +148,7 @@ class LogNormalizer:
         self.asked = 0
         self.far: bool | None = None
         self.fine: Problem | None = None
-        self.fine_known: tuple[Tensor, Tensor | None] | None = None
+        self.fine_known: tuple[Tensor, Tensor] | None = None
         self.backend = backend or differentiable.choose(problem, problem.key)
 
     def whole(self) -> Float[Tensor, "batch heads query"]:
@@ -202,13 +202,11 @@ class LogNormalizer:
     def reading(self, matrices: Index, rows: Index) -> Reading:
         """Return the problem and the log-normaliser with as many digits as these rows need.
 
-        The kernel's log-normaliser lacks digits where it worked in half precision, and where
-        scores are far from 0.
+        The kernel's log-normaliser, a float32, lacks digits where scores are far from 0.
         """
-        dtype = self._fine_dtype(matrices, rows)
-        if dtype is None:
+        if not self._needs_float64(matrices, rows):
             return Reading(self.problem, self.rows(matrices, rows), None)
-        fine = self._fine_problem(dtype)
+        fine = self._fine_problem()
         with torch.no_grad():
             exact, lacking = self._fine_rows(fine, matrices, rows)
         if self._needs_gradient():
@@ -217,32 +215,24 @@ class LogNormalizer:
             exact = exact + (known - known.detach()).masked_fill(exact == -torch.inf, 0)
         return Reading(fine, exact, lacking)
 
-    def _fine_dtype(self, matrices: Index, rows: Index) -> torch.dtype | None:
-        """Return the number type that these rows need, or None where the kernel's will do."""
-        given = self.problem.query.dtype
-        if given == torch.float64:
-            return None
+    def _needs_float64(self, matrices: Index, rows: Index) -> bool:
+        if self.problem.compute_dtype == torch.float64:
+            return False
         with torch.no_grad():
             if self.known is None:
-                far = is_far(self.rows(matrices, rows))
-            else:
-                self.far = is_far(self.known) if self.far is None else self.far
-                far = self.far
-        if far:
-            return torch.float64
-        return None if given == torch.float32 else torch.float32
+                return is_far(self.rows(matrices, rows))
+            self.far = is_far(self.known) if self.far is None else self.far
+            return self.far
 
-    def _fine_problem(self, dtype: torch.dtype) -> Problem:
+    def _fine_problem(self) -> Problem:
         if self._needs_gradient():
-            return self.problem.map_tensors(lambda tensor: tensor.to(dtype))
-        if self.fine is None or self.fine.query.dtype != dtype:
+            return self.problem.map_tensors(lambda tensor: tensor.double())
+        if self.fine is None:
             with torch.inference_mode(False), torch.no_grad():
-                self.fine = self.problem.map_tensors(lambda tensor: tensor.to(dtype))
+                self.fine = self.problem.map_tensors(lambda tensor: tensor.double())
         return self.fine
 
-    def _fine_rows(
-        self, fine: Problem, matrices: Index, rows: Index
-    ) -> tuple[Tensor, Tensor | None]:
+    def _fine_rows(self, fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor]:
         batch, heads, queries, _ = self.problem.extent
         self.asked += len(matrices) * len(rows)
         if 4 * self.asked < batch * heads * queries:
@@ -250,11 +240,7 @@ class LogNormalizer:
         if self.fine_known is None:
             every = range(batch * heads), range(queries)
             self.fine_known = _fine_normalizer(fine, *every)
-        exact, lacking = (
-            None if part is None else pick(pick(part, matrices, 0), rows, 1)
-            for part in self.fine_known
-        )
-        assert exact is not None
+        exact, lacking = (pick(pick(part, matrices, 0), rows, 1) for part in self.fine_known)
         return exact, lacking
 
     def _needs_gradient(self) -> bool:
@@ -346,10 +332,8 @@ def is_far(normalizer: Tensor) -> bool:
     return bool(((normalizer.abs() > FAR) & (normalizer > -torch.inf)).any())
 
 
-def _fine_normalizer(fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor | None]:
+def _fine_normalizer(fine: Problem, matrices: Index, rows: Index) -> tuple[Tensor, Tensor]:
     exact = tiles.log_normalizer(fine, matrices, rows)
-    if fine.query.dtype == torch.float32:
-        return exact, None
     # Beside a score such as −3·10³⁸, which hides a row for some, not even float64 can hold ln n.
     return exact, tiles.remainder(fine, exact, matrices, rows)
 
