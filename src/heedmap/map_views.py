@@ -85,8 +85,9 @@ def reshape(held: AttentionMap, shape: tuple[int, ...], wish: str) -> AttentionM
     same_tail = len(shape) >= tail and tuple(shape[len(shape) - tail :]) == tuple(
         held.shape[held.ndim - tail :]
     )
-    if tail and same_tail and math.prod(held.shape):
-        return view(held, held._rule, tuple(shape[: len(shape) - tail]), held._kept)
+    lead = tuple(shape[: len(shape) - tail])
+    if tail and same_tail and math.prod(lead) == math.prod(held._lead):
+        return view(held, held._rule, lead, held._kept)
     return frozen(densify(held, wish).reshape(shape))
 
 

@@ -293,3 +293,11 @@ def test_a_map_is_not_made_dense_by_what_has_a_lazy_form() -> None:
         for key in (0, (..., 1), (slice(None), [1, 0]), (..., slice(1, 3), [0, 2]), None):
             assert isinstance(weights[key], AttentionMap)
         assert isinstance(torch.stack([weights, weights]).transpose(-1, -2), AttentionMap)
+
+
+def test_a_map_without_cells_keeps_its_heads() -> None:
+    weights = AttentionMap.from_factors(torch.randn(2, 3, 0, 4), torch.randn(2, 3, 5, 4))
+    flat = weights.reshape(6, 0, 5)
+    assert flat.shape == (6, 0, 5)
+    assert flat[4].shape == (0, 5)
+    assert flat.reshape(1, 6, 0, 5).shape == (1, 6, 0, 5)

@@ -4,8 +4,6 @@ import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
 from heedmap.errors import ArgumentError, InputError, ShapeError
@@ -116,9 +114,7 @@ def _scene_layer(
             axes.append(axis)
         numbers.append(axes.index(axis))
     heads = _head_names(lead)
-    shape = len(heads), queries, keys
-    # A map without cells can lose the number of its heads when it is reshaped.
-    stack = weights.reshape(shape) if 0 not in shape else weights.from_weights(torch.zeros(shape))
+    stack = weights.reshape(len(heads), queries, keys)
     assert isinstance(stack, AttentionMap)
     labels = ("",) * len(heads)
     unchanged = layer.require_unchanged if isinstance(layer, RecordedLayer) else no_file
