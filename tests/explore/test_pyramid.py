@@ -129,7 +129,7 @@ def test_a_pyramid_of_any_map_is_exact(kind: str):
     }
     maps["nan in sight"] = AttentionMap.from_factors(query, factors(1, 2, 90, 8))[0]
     for name in ("known", "nan in sight"):
-        maps[name].log_normalizer  # noqa: B018
+        assert maps[name].log_normalizer.dtype == torch.float32
     weights = maps[kind]
     number = len(weights) - 1
     made, twin = filled(head_of(weights, number)), twin_of(weights, number)
