@@ -15,6 +15,7 @@ EXTRAS = {
     "plot": ("numpy", "matplotlib"),
     "explore": ("starlette", "uvicorn", "httptools"),
     "notebook": ("anywidget",),
+    "speech": ("sklearn", "pyannote.metrics", "webvtt"),
 }
 
 
@@ -48,7 +49,14 @@ def _kernel() -> str:
 
 
 def _extra(name: str) -> str:
-    missing = [package for package in EXTRAS[name] if importlib.util.find_spec(package) is None]
+    missing = [package for package in EXTRAS[name] if not _is_there(package)]
     if not missing:
         return "installed"
     return f"without {', '.join(missing)}; run: pip install 'heedmap[{name}]'"
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the package that it lies in
+        return False
