@@ -49,6 +49,7 @@ WHERE = {
     "media": "Opening texts, sounds and films",
     "models": "Loading models, and giving them inputs",
     "look": "`heedmap look`",
+    "speech": "`heedmap hear`, and what is in `heedmap.speech`",
     "explore": "The live map: `heedmap explore`, `weights.explore()`, `look --html`",
     "cli": "The command line",
     "errors": "Anywhere",
