@@ -61,7 +61,7 @@ def test_the_token_is_good_once_but_its_owner_may_use_the_address_again() -> Non
         again.headers["content-security-policy"]
         == dict(HEADERS)[b"content-security-policy"].decode()
     )
-    for words in ("请重新运行 heedmap explore", "Start heedmap explore again"):
+    for words in ("请重新运行 heedmap", "Start heedmap again"):
         assert words in again.body.decode()
     again = opened(guard, cookie)
     assert (again.status, again.headers["location"]) == (303, "/")

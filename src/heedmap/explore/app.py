@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -20,13 +20,13 @@ from heedmap.explore.asgi import RETRY, App, Receive, Scope, Send, error_bytes, 
 from heedmap.explore.desk import Busy, Desk, Order, Work
 from heedmap.explore.explorer import Explorer
 from heedmap.explore.media_files import Unavailable, served
-from heedmap.explore.page_files import PAGE, is_known, page_files
+from heedmap.explore.page_files import PAGE, PageFile, is_known, page_files
 from heedmap.explore.stopping import Stopped
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import Route
+    from starlette.routing import BaseRoute, Route
 
 T = TypeVar("T")
 Side = Literal["rows", "columns"]
@@ -46,9 +46,28 @@ def make_app(explorer: Explorer, desk: Desk, *, page: Path = PAGE) -> App:
         MissingExtraError: if Starlette is not installed.
     """
     require("starlette")
+    return application([*PageRoutes(page_files(page)).routes(), *map_routes(explorer, desk)])
+
+
+def map_routes(explorer: Explorer, desk: Desk) -> list[Route]:
+    """Return the routes of one scene: all but the page itself.
+
+    Args:
+        explorer: What they ask.
+        desk: Where that is computed.
+    """
+    return [*_Media(explorer).routes(), *_Answers(explorer, desk).routes()]
+
+
+def application(routes: Sequence[BaseRoute]) -> App:
+    """Return an ASGI application of some routes, whose errors are told as those of the map are.
+
+    Raises:
+        MissingExtraError: if Starlette is not installed.
+    """
+    require("starlette")
     from starlette.applications import Starlette
 
-    routes = [*_Page(page).routes(), *_Media(explorer).routes(), *_Answers(explorer, desk).routes()]
     inner = Starlette(routes=routes, exception_handlers=_error_handlers())
     # It would send whoever writes one slash too many to an address made of the Host header.
     inner.router.redirect_slashes = False
@@ -64,18 +83,21 @@ def make_app(explorer: Explorer, desk: Desk, *, page: Path = PAGE) -> App:
     return app
 
 
-class _Page:
+class PageRoutes:
     """The page itself."""
 
-    def __init__(self, folder: Path) -> None:
-        self.files = page_files(folder)
+    def __init__(self, files: Mapping[str, PageFile]) -> None:
+        """Serve these files, each by its path below ``/page/``; ``index.html`` at ``/``, too."""
+        self.files = files
 
     def routes(self) -> list[Route]:
+        """Return the routes that lead to them."""
         from starlette.routing import Route
 
         return [Route("/", self.file), Route("/page/{name:path}", self.file)]
 
     async def file(self, request: Request) -> Response:
+        """Answer with one of them."""
         from starlette.exceptions import HTTPException
         from starlette.responses import Response
 

@@ -50,9 +50,9 @@ that began with a link on somebody else's, such as a notebook's."""
 
 SPENT = """<!doctype html><meta charset="utf-8"><title>heedmap</title>
 <p lang="zh">此地址已被使用或不正确：一个地址只供一个浏览器打开一次。<br>
-请重新运行 heedmap explore，再打开它新打印的地址。</p>
+请重新运行 heedmap，再打开它新打印的地址。</p>
 <p lang="en">This address was used before or is not the right one: one address is good for one
-browser. Start heedmap explore again and open the new address that it prints.</p>
+browser. Start heedmap again and open the new address that it prints.</p>
 """.encode()
 """What people read who open the address a second time."""
 
@@ -128,7 +128,7 @@ class Guard:
             raise _Refusal(
                 401,
                 "this map opens at the address that heedmap has printed, once; got neither it nor "
-                "its cookie. Start heedmap explore anew for another browser.",
+                "its cookie. Start heedmap anew for another browser.",
             )
         await self._pass_on(scope, receive, send)
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from heedmap.explore.page_files import page_files
+from heedmap.explore.page_files import PageFile, page_files
 
 _IMPORT = re.compile(r'(\bfrom\s+")\./([\w.]+)(")')
 
@@ -19,17 +19,17 @@ for (const [name, source] of %s) {
 """
 
 
-def linked(*entries: str) -> str:
+def linked(*entries: str, files: Mapping[str, PageFile] | None = None) -> str:
     """Return JavaScript that makes `places`, the addresses of the modules, of nothing but itself.
 
     Each module becomes a blob, behind those that it imports, whose addresses it then names.
 
     Args:
         entries: The modules that will be imported; what they import comes along.
+        files: Where they are found; those of the live map unless given.
     """
-    sources = {
-        name: file.content.decode() for name, file in page_files().items() if name.endswith(".js")
-    }
+    files = page_files() if files is None else files
+    sources = {name: file.content.decode() for name, file in files.items() if name.endswith(".js")}
     ordered = [[name, sources[name]] for name in in_order(sources, entries)]
     # Within a page, no text may end its script.
     return _LINK % json.dumps(ordered).replace("</", "<\\/")

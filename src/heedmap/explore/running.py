@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from heedmap.explore.app import make_app
-from heedmap.explore.asgi import require
+from heedmap.explore.asgi import App, require
 from heedmap.explore.connections import bounded_connections
 from heedmap.explore.desk import Desk
 from heedmap.explore.explorer import Explorer
@@ -45,6 +45,14 @@ def serve(
             running.wait()
 
 
+class Closable(Protocol):
+    """What is shown, and has an end."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
 class Running:
     """A live map that is being served, from a thread of its own, until it is closed.
 
@@ -55,12 +63,13 @@ class Running:
 
     def __init__(
         self,
-        explorer: Explorer,
+        explorer: Closable,
         *,
         host: str = "127.0.0.1",
         port: int = 0,
         allow_other_hosts: bool = False,
         limits: Limits | None = None,
+        make: Callable[[Any, Desk], App] = make_app,
     ) -> None:
         """Begin to serve; the arguments are those of `serve`.
 
@@ -70,6 +79,7 @@ class Running:
             port: The port to listen on; any free one for 0.
             allow_other_hosts: Whether the address may be one that other machines reach.
             limits: How much is taken on.
+            make: What makes the application that answers, of `explorer` and of where it computes.
 
         Raises:
             ArgumentError: for a host or a port that cannot be had.
@@ -77,7 +87,7 @@ class Running:
         """
         require("starlette", "uvicorn", "httptools")
         self._limits = limits = limits or Limits()
-        self._explorer = explorer
+        self._explorer, self._make = explorer, make
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._ended = threading.Event()
@@ -138,7 +148,7 @@ class Running:
         name = own_address(address) if everywhere else host
         name = f"[{name}]" if ":" in name else name
         guard = Guard(
-            make_app(self._explorer, self._desk),
+            self._make(self._explorer, self._desk),
             hosts={"127.0.0.1", "localhost", "[::1]", name, *names},
             port=port,
             any_address=everywhere,

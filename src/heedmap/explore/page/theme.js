@@ -4,7 +4,7 @@
  * Keep the theme of the page what the state and the system say.
  *
  * @param {HTMLElement} root
- * @param {import("./store.js").Store} store
+ * @param {{state: {theme: string}, on: (names: ["theme"], listener: () => void) => void}} store
  * @param {AbortSignal} ended
  * @param {() => void} onChange called after the theme was set
  */

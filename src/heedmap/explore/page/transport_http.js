@@ -6,13 +6,15 @@ import { TransportError, TROUBLES } from "./transport.js";
 /**
  * Return the transport for a page that the program itself serves.
  *
+ * @param {string} [below] where the paths of the map begin
  * @returns {import("./transport.js").Transport}
  */
-export function httpTransport() {
+export function httpTransport(below = "/") {
+  const mediaPath = (/** @type {string} */ name) => `${below}media/${encodeURIComponent(name)}`;
   return {
-    json: async (path, signal) => (await ask(`/${path}`, { signal })).json(),
-    bytes: async (path, signal) => (await ask(`/${path}`, { signal })).arrayBuffer(),
-    tiles: askTiles,
+    json: async (path, signal) => (await ask(`${below}${path}`, { signal })).json(),
+    bytes: async (path, signal) => (await ask(`${below}${path}`, { signal })).arrayBuffer(),
+    tiles: (names, onTile, signal) => askTiles(`${below}tiles`, names, onTile, signal),
     mediaUrl: async (name) => mediaPath(name),
     checkMedia: async (name) => {
       await (await ask(mediaPath(name), { headers: { Range: "bytes=0-0" } })).body?.cancel();
@@ -20,18 +22,14 @@ export function httpTransport() {
   };
 }
 
-/** @param {string} name */
-function mediaPath(name) {
-  return `/media/${encodeURIComponent(name)}`;
-}
-
 /**
+ * @param {string} path
  * @param {import("./transport.js").TileName[]} names
  * @param {(place: number, bytes: ArrayBuffer) => void} onTile
  * @param {AbortSignal} [signal]
  */
-async function askTiles(names, onTile, signal) {
-  const response = await ask("/tiles", {
+async function askTiles(path, names, onTile, signal) {
+  const response = await ask(path, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ tiles: names }),
@@ -55,11 +53,13 @@ async function askTiles(names, onTile, signal) {
 }
 
 /**
+ * Ask the program; whatever it does not answer well is a `TransportError`.
+ *
  * @param {string} path
  * @param {RequestInit} how
  * @returns {Promise<Response>}
  */
-async function ask(path, how) {
+export async function ask(path, how) {
   const response = await unlessGone(
     fetch(path, { credentials: "same-origin", ...how }),
     how.signal ?? undefined,
