@@ -69,7 +69,7 @@ class Running:
         port: int = 0,
         allow_other_hosts: bool = False,
         limits: Limits | None = None,
-        make: Callable[[Any, Desk], App] = make_app,
+        make: Callable[[Any, Desk], App] | None = None,
     ) -> None:
         """Begin to serve; the arguments are those of `serve`.
 
@@ -79,7 +79,8 @@ class Running:
             port: The port to listen on; any free one for 0.
             allow_other_hosts: Whether the address may be one that other machines reach.
             limits: How much is taken on.
-            make: What makes the application that answers, of `explorer` and of where it computes.
+            make: What makes the application that answers, of `explorer` and of where it
+                computes; without it, that of the live map.
 
         Raises:
             ArgumentError: for a host or a port that cannot be had.
@@ -87,7 +88,7 @@ class Running:
         """
         require("starlette", "uvicorn", "httptools")
         self._limits = limits = limits or Limits()
-        self._explorer, self._make = explorer, make
+        self._explorer, self._make = explorer, make or make_app
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._ended = threading.Event()
