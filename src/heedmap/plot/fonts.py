@@ -1,9 +1,12 @@
-"""Which installed fonts are needed to draw a text, and what none of them can draw.
+"""Which fonts are needed to draw a text, and what none of them can draw.
 
 Matplotlib draws each glyph with the first family of a list that has it. This module makes that
 list: the families that the settings name come first, then as few more as cover the rest. What no
 font covers is drawn as its code, such as U+4E00, so that no picture has empty boxes and matplotlib
 has nothing to warn about; the caller learns the missing characters and can say what to install.
+
+heedmap brings a font of its own for simplified Chinese, which is used where no installed one of the
+usual families has the characters.
 
 Right-to-left words and joined letters are laid out by matplotlib itself (3.11 and later, through
 HarfBuzz), each label by itself; labels always follow each other from left to right.
@@ -15,6 +18,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedmap.plot.figures import require_matplotlib
@@ -22,6 +26,9 @@ from heedmap.plot.labels import code, readable
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
+
+SHIPPED = Path(__file__).parents[1] / "fonts" / "HeedmapSansSC-Regular.otf"
+SHIPPED_FAMILY = "Heedmap Sans SC"
 
 # Tried before all others: upright sans-serif fonts of wide coverage, simplified Chinese first where
 # a family exists for several regions.
@@ -36,6 +43,7 @@ PREFERRED = (
     "WenQuanYi Zen Hei",
     "Droid Sans Fallback",
     "SimHei",
+    SHIPPED_FAMILY,
     "Noto Sans Arabic",
     "Noto Sans Devanagari",
     "Nirmala UI",
@@ -121,9 +129,11 @@ def _other_families() -> Iterable[str]:
 
 @lru_cache(maxsize=1)
 def _first_faces() -> dict[str, tuple[str, int]]:
-    """Return the file and face of the most regular font of each usable family."""
+    """Return the file and face of the most regular font of each usable family, ours included."""
     from matplotlib.font_manager import fontManager
 
+    if SHIPPED_FAMILY not in {entry.name for entry in fontManager.ttflist}:
+        fontManager.addfont(SHIPPED)
     regular_first = sorted(
         (entry for entry in fontManager.ttflist if not UNUSABLE.match(entry.name)),
         key=lambda entry: (entry.style != "normal", entry.weight not in (400, "normal", "regular")),
