@@ -88,7 +88,8 @@ class Running:
         """
         require("starlette", "uvicorn", "httptools")
         self._limits = limits = limits or Limits()
-        self._explorer, self._make = explorer, make or make_app
+        self._explorer = explorer
+        self._make: Callable[[Any, Desk], App] = make_app if make is None else make
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._ended = threading.Event()
