@@ -1,0 +1,188 @@
+"""Which of the voices that windows hold are one person: self-attention over their embeddings.
+
+The voices of all windows are one sequence. Each looks at all, weights = softmax(Q·Kᵀ / temperature
++ log seconds), Q, K and V being the unit embeddings, or learned projections of them: a voice that
+was heard for longer counts for more. What a voice gathers, weights · V, is an average of the voices
+that are like it, with less of the chance in each; that is what clusters are made of. Then every
+voice goes to the nearest speaker, no two of one window to the same.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from heedmap.attention import attention
+from heedmap.attention_map import AttentionMap
+from heedmap.errors import ArgumentError
+from heedmap.speech.clusters import NOBODY, SpeakerCount, clusters_of, require_scipy
+from heedmap.speech.projections import Projections
+from heedmap.speech.voices import Voices
+
+TEMPERATURE = 0.1
+THRESHOLD = 0.5
+LEAST_CLEAN_SECONDS = 1.0
+"""Voices heard for a shorter time without others are assigned, but make no clusters."""
+
+LEAST_CLUSTER_SECONDS = 4.0
+MOST_CLUSTERED = 2000
+"""Of how many voices at most the tree is made: 32 MB of distances. Windows are left out evenly,
+and overlap so far that none of their sound is lost."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linked:
+    """Which voice is whose, and the map that says why.
+
+    Attributes:
+        map: How much each voice looks at each, ``[voices, voices]``.
+        cluster: The speaker of each voice, counted from 0; `NOBODY` (−1) for voices that had to be
+            left out, since their window holds more voices than there are speakers.
+        similarity: The cosine of each voice and each speaker.
+        notes: What people should know about it.
+    """
+
+    map: AttentionMap
+    cluster: Int[Tensor, " voices"]
+    similarity: Float[Tensor, "voices speakers"]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def speakers(self) -> int:
+        """How many speakers there are."""
+        return self.similarity.shape[1]
+
+
+def link(
+    voices: Voices,
+    *,
+    projections: Projections | None = None,
+    temperature: float = TEMPERATURE,
+    threshold: float = THRESHOLD,
+    speakers: int | None = None,
+    min_speakers: int | None = None,
+    max_speakers: int | None = None,
+) -> Linked:
+    """Return which voices are one person, and the map of who looks at whom.
+
+    Args:
+        voices: The voices of all windows.
+        projections: Learned ones; the embeddings themselves are query, key and value without.
+        temperature: What the cosines are divided by before the softmax: the smaller, the fewer
+            voices each looks at.
+        threshold: The cosine distance, from 0 to 2, above which gathered voices are not joined.
+        speakers: Exactly so many speakers.
+        min_speakers: At least so many.
+        max_speakers: At most so many.
+
+    Returns:
+        The speaker of each voice. No two voices of one window have the same. There are fewer
+        speakers than asked for only where there are fewer voices, and a note says so.
+
+    Raises:
+        ArgumentError: for numbers that make no sense.
+        MissingExtraError: if scikit-learn, with scipy on which it stands, is not installed.
+
+    Cost: O(voices²) time, 0.1 s for an hour; memory O(voices), and 50 MB for the tree.
+    """
+    count = SpeakerCount.of(speakers, min_speakers, max_speakers)
+    if not temperature > 0:
+        raise ArgumentError(f"temperature must be above 0; got {temperature}.")
+    if not 0 <= threshold <= 2:
+        raise ArgumentError(
+            f"threshold must be a cosine distance, from 0 to 2; got {threshold}. Smaller ones make "
+            "more speakers."
+        )
+    units = voices.embeddings
+    query, key, value = (units, units, units) if projections is None else projections(units)
+    gathered, weights = attention(
+        query, key, value, scale=1 / temperature, bias=voices.seconds.log()[None]
+    )
+    gathered = normalize(gathered, dim=-1)
+    chosen = _chosen(voices, count)
+    own = torch.full((len(units),), NOBODY, dtype=torch.long)
+    own[chosen] = clusters_of(
+        gathered[chosen],
+        voices.window[chosen],
+        voices.seconds[chosen],
+        threshold=threshold,
+        count=count,
+        least_seconds=LEAST_CLUSTER_SECONDS,
+    )
+    centroids = _centroids(gathered, own, voices.seconds)
+    similarity = value @ centroids.T
+    cluster = _assigned(voices, similarity, _anchors(own, similarity))
+    return Linked(weights, cluster, similarity, _notes(cluster, similarity.shape[1], count))
+
+
+def _chosen(voices: Voices, count: SpeakerCount) -> Int[Tensor, " chosen"]:
+    """Return the voices that the tree is made of."""
+    wanted = min(max(count.least, 1), len(voices.seconds))
+    least = min(LEAST_CLEAN_SECONDS, float(voices.seconds.topk(wanted).values[-1])) if wanted else 0
+    chosen = (voices.seconds >= least).nonzero()[:, 0]
+    step = -(-len(chosen) // MOST_CLUSTERED)
+    if step > 1:
+        chosen = chosen[voices.window[chosen] % step == 0]
+    return chosen
+
+
+def _centroids(
+    gathered: Float[Tensor, "voices features"],
+    own: Int[Tensor, " voices"],
+    seconds: Float[Tensor, " voices"],
+) -> Float[Tensor, "speakers features"]:
+    """Return the direction of each cluster, of length 1."""
+    speakers = int(own.max()) + 1 if len(own) else 0
+    sums = gathered.new_zeros(speakers, gathered.shape[1])
+    members = own != NOBODY
+    sums.index_add_(0, own[members], (gathered * seconds[:, None])[members])
+    return normalize(sums, dim=-1)
+
+
+def _anchors(
+    own: Int[Tensor, " voices"], similarity: Float[Tensor, "voices speakers"]
+) -> Int[Tensor, " speakers"]:
+    """Return for each cluster the voice in it that is most like it, which stays there."""
+    speakers = similarity.shape[1]
+    inside = own[:, None] == torch.arange(speakers)
+    return similarity.masked_fill(~inside, -torch.inf).argmax(0) if speakers else own[:0]
+
+
+def _assigned(
+    voices: Voices,
+    similarity: Float[Tensor, "voices speakers"],
+    anchors: Int[Tensor, " speakers"],
+) -> Int[Tensor, " voices"]:
+    """Return the speaker of each voice: the nearest, no two of one window having the same.
+
+    Where two voices of a window want the same, the sum of their similarities decides, each for as
+    long as it was heard. Where there are too few speakers, the least of these sums is left out.
+    """
+    benefit = (similarity + 1) * voices.seconds[:, None]
+    benefit[anchors, torch.arange(len(anchors))] = 1e6
+    cluster = torch.full((len(benefit),), NOBODY, dtype=torch.long)
+    match = require_scipy().optimize.linear_sum_assignment
+    numbers, sizes = voices.window.unique_consecutive(return_counts=True)
+    del numbers
+    for rows in torch.arange(len(benefit)).split(sizes.tolist()):
+        taken, speaker = match(benefit[rows].numpy(), maximize=True)
+        cluster[rows[taken]] = torch.from_numpy(speaker)
+    return cluster
+
+
+def _notes(cluster: Int[Tensor, " voices"], speakers: int, count: SpeakerCount) -> tuple[str, ...]:
+    notes = []
+    if speakers < count.least:
+        notes.append(
+            f"{count.least} speakers were asked for; only {speakers} could be told apart, as there "
+            "are no more voices."
+        )
+    left_out = int((cluster == NOBODY).sum())
+    if left_out:
+        notes.append(
+            f"{left_out} of {len(cluster)} voices were left out: more people speak within ten "
+            f"seconds than the {speakers} who may be told apart."
+        )
+    return tuple(notes)
