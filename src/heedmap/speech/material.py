@@ -1,8 +1,9 @@
 """Voices and music that Debian packages carry, and those of one's own, to make conversations of.
 
-The voices of the game Fillets NG are acted dialogue: the name of a file tells who speaks. Asterisk
-comes with announcements, one speaker a language, at 8 kHz; English and Spanish were spoken by the
-same person and are one voice here.
+The voices of the game Fillets NG are acted dialogue: the name of a file tells who speaks. (In six
+levels of the Czech game the letters are those of the same two parts, but other people speak; these
+are left out.) Asterisk comes with announcements, one speaker a language, at 8 kHz; English and
+Spanish were spoken by the same person and are one voice here.
 """
 
 import re
@@ -94,33 +95,56 @@ class PackagedVoice:
 
     Attributes:
         packages: Where its clips are.
-        pattern: Matches the end of a clip's path, folders included, without the ending.
+        pattern: Found in the names of its clips, endings left off.
+        level: The level of the game that they are from; all where none is given.
+        other_levels: Levels in which such names are of other people.
     """
 
     packages: tuple[DebianPackage, ...]
     pattern: str
+    level: str | None = None
+    other_levels: tuple[str, ...] = ()
+
+    def owns(self, path: Path) -> bool:
+        """Return whether a sound file of the packages is a clip of this voice."""
+        level = path.parent.parent.name
+        if level in self.other_levels or self.level not in (None, level):
+            return False
+        return re.search(self.pattern, path.stem) is not None
 
 
-_ANNOUNCEMENT = r"/(?!beep|beeperr|(?:a|de)scending-2tone|confbridge-(?:join|leave|begin-)|tt-monk)"
-_SPOKEN = rf"(?<!/silence){_ANNOUNCEMENT}[^/]*"
+_ANNOUNCED = "^(?!beep|ascending-2|descending-2|confbridge-(join|leave|begin-)|tt-monkeys|[0-9]+$)"
+"""Not tones, fanfares and animals, nor what has a number for a name: silence, and single digits."""
 
+_SMALL_FISH, _BIG_FISH = "(^|[-_])m([-_]|$)", "(^|[-_])v([-_]|$)"
 
-def _part(letter: str) -> str:
-    """Return the pattern of one of the game's two main parts: its letter stands by itself."""
-    other = "v" if letter == "m" else "m"
-    return rf"/(?!(?:[^/]*[-_])?{other}(?:[-_]|$))(?:[^/]*[-_])?{letter}(?:[-_][^/]*)?"
+_LATER_LEVELS = ("fdto", "hanoi", "hole", "linux", "nowall", "rush")
+"""Added later, at 44.1 kHz: others speak the Czech parts there."""
 
-
-PACKAGED_VOICES: dict[str, PackagedVoice] = {
-    "Czech small fish": PackagedVoice((_CZECH,), _part("m")),
-    "Czech big fish": PackagedVoice((_CZECH,), _part("v")),
-    "Dutch small fish": PackagedVoice((_DUTCH,), _part("m")),
-    "Dutch big fish": PackagedVoice((_DUTCH,), _part("v")),
-    "Allison Smith": PackagedVoice((_ENGLISH, _SPANISH), _SPOKEN),
-    "June Wallack": PackagedVoice((_FRENCH,), _SPOKEN),
-    "Carlo Flora": PackagedVoice((_ITALIAN,), _SPOKEN),
-    "Russian announcer": PackagedVoice((_RUSSIAN,), _SPOKEN),
+REPORTED_VOICES: dict[str, PackagedVoice] = {
+    "Czech small fish": PackagedVoice((_CZECH,), _SMALL_FISH, other_levels=_LATER_LEVELS),
+    "Czech big fish": PackagedVoice((_CZECH,), _BIG_FISH, other_levels=_LATER_LEVELS),
+    "Dutch small fish": PackagedVoice((_DUTCH,), _SMALL_FISH),
+    "Dutch big fish": PackagedVoice((_DUTCH,), _BIG_FISH),
 }
+"""Voices that figures are reported on, and that nothing is trained on or chosen by."""
+
+TELEPHONE_VOICES: dict[str, PackagedVoice] = {
+    "Allison Smith": PackagedVoice((_ENGLISH, _SPANISH), _ANNOUNCED),
+    "June Wallack": PackagedVoice((_FRENCH,), _ANNOUNCED),
+    "Carlo Flora": PackagedVoice((_ITALIAN,), _ANNOUNCED),
+    "Russian announcer": PackagedVoice((_RUSSIAN,), _ANNOUNCED),
+}
+"""Voices to train on and to choose settings by, at 8 kHz."""
+
+MINOR_VOICES: dict[str, PackagedVoice] = {
+    "Czech narrator": PackagedVoice((_CZECH,), "^kd-", level="briefcase"),
+    "Czech stone head": PackagedVoice((_CZECH,), "^vit-hs-", level="city"),
+    "Czech robot": PackagedVoice((_CZECH,), "^ch-r-", level="corridor"),
+}
+"""Voices to train on and to choose settings by, at 22 kHz; one to two and a half minutes each."""
+
+PACKAGED_VOICES = REPORTED_VOICES | TELEPHONE_VOICES | MINOR_VOICES
 
 # Two files of the Dutch game hold a header and no sound.
 _LEAST_BYTES = 4000
@@ -152,14 +176,13 @@ def packaged_voices(
 
 
 def _clips(voice: PackagedVoice, progress: Progress | None) -> list[Path]:
-    pattern = re.compile(voice.pattern + "$")
     return sorted(
         path
         for package in voice.packages
         for path in fetch_sounds(package, progress).rglob("*.*")
         if path.suffix in (".ogg", ".wav")
         and path.stat().st_size >= _LEAST_BYTES
-        and pattern.search(path.with_suffix("").as_posix())
+        and voice.owns(path)
     )
 
 
