@@ -355,6 +355,6 @@ def test_a_rate_that_changes_on_the_way(wav: Path, monkeypatch: pytest.MonkeyPat
         for rate in (16000, 8000):
             yield Block(rate, np.zeros((100, 1), np.float32))
 
-    monkeypatch.setattr("heedmap.media.sound.soundfile_blocks", blocks)
+    monkeypatch.setattr("heedmap.media.blocks.soundfile_blocks", blocks)
     with pytest.raises(InputError, match=r"must keep one sample rate; .* from 16000 to 8000 Hz"):
         Sound.of_file(wav)

@@ -6,6 +6,7 @@ shows in softmax(values · valuesᵀ / `temperature`), the weights of attention 
 projections and 1 / `temperature` as scale. `notes` say what was done to it or is wrong with it.
 """
 
+from heedmap.media.blocks import SoundBlocks
 from heedmap.media.film import Film, Frame
 from heedmap.media.opening import open_media
 from heedmap.media.sound import Sound
@@ -15,6 +16,7 @@ __all__ = [
     "Film",
     "Frame",
     "Sound",
+    "SoundBlocks",
     "Text",
     "open_media",
 ]

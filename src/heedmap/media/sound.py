@@ -1,25 +1,17 @@
 """Sound: from an audio file, or the sound track of a film, to one channel of samples."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from heedmap.axes import Sequence
-from heedmap.errors import ArgumentError, DTypeError, InputError, ShapeError
-from heedmap.media.decoding import Block, Undecodable, av_blocks, soundfile_blocks
-from heedmap.media.files import open_checked, require
+from heedmap.errors import DTypeError, InputError, ShapeError
+from heedmap.media.blocks import SoundBlocks, check_rate
 from heedmap.media.sound_features import voice_sequence
-
-_CANCELLED_ENERGY = 1e-4
-"""Below this share of the channels' energy (-40 dB), their mean is said to have cancelled."""
-
-_LEAST_RATE_HZ = 1000
-"""A lower rate is damage, and would stretch a small file to days."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +48,7 @@ class Sound:
         low, high = self.samples.aminmax()
         if not (low >= -1 and high <= 1):
             raise InputError("samples must be finite and lie in [-1, 1]; some do not.")
-        _check_rate(self.sample_rate_hz)
+        check_rate(self.sample_rate_hz)
 
     @classmethod
     def of_file(
@@ -80,29 +72,13 @@ class Sound:
         Cost: about 3 ms for a second of stereo; twice the memory of the result, which is 4 bytes a
         sample, whatever the rate and the channels of the file.
         """
-        _check_rate(sample_rate_hz)
-        path = Path(path)
-        reasons = []
-        with open_checked(path) as file:
-            for decoder, blocks in (("soundfile", soundfile_blocks), ("FFmpeg", av_blocks)):
-                mixdown = _Mixdown(path.name, sample_rate_hz, channel)
-                notes: list[str] = []
-                try:
-                    for block in blocks(file, notes):
-                        mixdown.add(block)
-                except Undecodable as reason:
-                    reasons.append(f"{decoder}: {reason}")
-                    continue
-                if mixdown.frames:
-                    samples = mixdown.finish()
-                    notes.extend(_remarks_on_second_try(reasons))
-                    return cls(samples, sample_rate_hz, path.name, (*notes, *mixdown.notes))
-                reasons.append(_STATES_NOTHING)
-        if _STATES_NOTHING in reasons:
-            raise InputError(f"input must be a sound; got {path}, which has no samples.")
-        raise InputError(
-            f"input must be a sound that can be decoded; got {path} ({'; '.join(reasons)})."
-        )
+        blocks = SoundBlocks(path, sample_rate_hz=sample_rate_hz, channel=channel)
+        samples = torch.cat(list(blocks))
+        notes = blocks.notes
+        if blocks.peak > 1:
+            samples.div_(blocks.peak).clamp_(-1, 1)
+            notes += (f"divided by {blocks.peak:.3g}, its peak, to lie within full scale",)
+        return cls(samples, sample_rate_hz, blocks.name, notes)
 
     @property
     def duration_seconds(self) -> float:
@@ -134,127 +110,3 @@ class Sound:
         Cost: about 2 ms, and memory of 80 kB, for a second of sound.
         """
         return voice_sequence(self.samples, self.sample_rate_hz, window_seconds, hop_seconds)
-
-
-_STATES_NOTHING = "no samples"
-_OTHER_FORMAT = "soundfile: Format not recognised"
-
-
-def _remarks_on_second_try(reasons: list[str]) -> list[str]:
-    """Return why soundfile failed where that says something about the file, not its format."""
-    if reasons == [_STATES_NOTHING]:
-        return ["the header states no samples, as streams do; all that are there were read"]
-    return [f"{reason}; decoded by FFmpeg" for reason in reasons if reason != _OTHER_FORMAT]
-
-
-class _Mixdown:
-    """Blocks of many channels on their way to one channel at one rate."""
-
-    def __init__(self, name: str, sample_rate_hz: int, channel: int | None) -> None:
-        self.frames = 0
-        self.notes: list[str] = []
-        self._name = name
-        self._target_rate_hz = sample_rate_hz
-        self._channel = channel
-        self._source_rate_hz = 0
-        self._channels = 0
-        self._resampler: Any = None
-        self._pieces: list[Any] = []
-        self._broken_samples = 0
-        self._first_broken_seconds = math.nan
-        self._source_peak = 0.0
-        self._channel_energy = 0.0
-        self._mean_energy = 0.0
-
-    def add(self, block: Block) -> None:
-        """Take the next block."""
-        numpy = require("numpy")
-        if not self.frames:
-            self._begin(block)
-        elif block.sample_rate_hz != self._source_rate_hz:
-            raise InputError(
-                f"input must keep one sample rate; got {self._name}, which goes from "
-                f"{self._source_rate_hz} to {block.sample_rate_hz} Hz. Cut it there."
-            )
-        samples = block.samples
-        if self._channel is not None:
-            samples = samples[:, self._chosen(samples.shape[1])][:, None]
-        broken = ~numpy.isfinite(samples)
-        if broken.any():
-            if not self._broken_samples:
-                first = self.frames + int(broken.any(axis=1).argmax())
-                self._first_broken_seconds = first / self._source_rate_hz
-            self._broken_samples += int(broken.sum())
-        self.frames += len(samples)
-        if self._broken_samples:
-            return
-        mono = samples.mean(axis=1, dtype=numpy.float64).astype(numpy.float32)
-        self._channel_energy += float(numpy.square(samples, dtype=numpy.float64).mean(axis=1).sum())
-        self._mean_energy += float(numpy.square(mono, dtype=numpy.float64).sum())
-        self._source_peak = max(self._source_peak, float(numpy.abs(samples).max(initial=0)))
-        self._pieces.append(self._resampler.resample_chunk(mono) if self._resampler else mono)
-
-    def finish(self) -> Float[Tensor, "samples"]:
-        """Return the sound, once the last block is in; remarks on it are then in `notes`."""
-        numpy = require("numpy")
-        if self._broken_samples:
-            raise InputError(
-                f"samples must be finite; got {self._name} with {self._broken_samples} that are "
-                f"NaN or infinite, the first at {self._first_broken_seconds:.3f} s."
-            )
-        if self._resampler:
-            self._pieces.append(
-                self._resampler.resample_chunk(numpy.zeros(0, numpy.float32), last=True)
-            )
-        samples = torch.from_numpy(numpy.concatenate(self._pieces))
-        if not len(samples):
-            raise InputError(
-                f"input must last for a sample at {self._target_rate_hz} Hz; got {self._name}, "
-                f"which has {self.frames} at {self._source_rate_hz} Hz."
-            )
-        peak = float(torch.stack(samples.aminmax()).abs().max())
-        if peak > 1:
-            samples.div_(peak).clamp_(-1, 1)
-        self._remark(peak)
-        return samples
-
-    def _begin(self, block: Block) -> None:
-        self._source_rate_hz = block.sample_rate_hz
-        self._channels = block.samples.shape[1]
-        if self._source_rate_hz < _LEAST_RATE_HZ:
-            raise InputError(
-                f"input must have at least {_LEAST_RATE_HZ} samples a second to be a sound; "
-                f"got {self._name} with {self._source_rate_hz}."
-            )
-        if self._source_rate_hz != self._target_rate_hz:
-            self._resampler = require("soxr").ResampleStream(
-                self._source_rate_hz, self._target_rate_hz, 1, dtype="float32", quality="HQ"
-            )
-
-    def _chosen(self, channels: int) -> int:
-        if not 0 <= (self._channel or 0) < channels:
-            raise InputError(
-                f"channel must be from 0 to {channels - 1} for {self._name}; got {self._channel}."
-            )
-        return self._channel or 0
-
-    def _remark(self, peak: float) -> None:
-        if self._source_rate_hz != self._target_rate_hz:
-            self.notes.append(
-                f"resampled from {self._source_rate_hz} Hz to {self._target_rate_hz} Hz"
-            )
-        if peak > 1:
-            self.notes.append(f"divided by {peak:.3g}, its peak, to lie within full scale")
-        if self._source_peak == 0:
-            self.notes.append("every sample is 0: the sound is silent")
-        elif self._mean_energy < _CANCELLED_ENERGY * self._channel_energy:
-            self.notes.append(
-                f"the mean of its {self._channels} channels is nearly silent though they are not: "
-                "they cancel each other; take one of them with --channel 0 (in Python, with "
-                "heedmap.media.Sound.of_file(path, channel=0))"
-            )
-
-
-def _check_rate(sample_rate_hz: int) -> None:
-    if sample_rate_hz < 1:
-        raise ArgumentError(f"sample_rate_hz must be at least 1; got {sample_rate_hz}.")

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from heedmap.media.sound import Sound
+from heedmap.media.blocks import SoundBlocks
 from heedmap.models.embedding import EMBEDDING_FEATURES, SpeakerEmbedding, load_embedding
 from heedmap.models.mel import MEL_FRAMES_PER_SECOND, MEL_SEEN_SAMPLES, MEL_STEP_SAMPLES, mel_frames
 from heedmap.models.packages import Progress
@@ -131,7 +131,7 @@ def make_voices(
     """
     activity = ActivityMaker(load_segmentation(progress))
     voices = VoiceMaker(load_embedding(progress))
-    blocks = [Sound.of_file(sound).samples] if isinstance(sound, str | Path) else sound
+    blocks = SoundBlocks(sound) if isinstance(sound, str | Path) else sound
     for stretch in stretches(blocks):
         mel = mel_frames(stretch.samples[: stretch.length_samples])
         voices.add(stretch, activity.add(stretch), mel)
