@@ -125,9 +125,12 @@ def trimmed(samples: Float[Tensor, "samples"]) -> Clip | None:
     spans = speech_spans(samples)
     if not spans:
         return None
-    begin, end = spans[0][0], spans[-1][1]
-    cut = samples[_position(begin) : _position(end)].clone()
-    moved = tuple((start - begin, stop - begin) for start, stop in spans)
+    begin = _position(spans[0][0])
+    cut = samples[begin : _position(spans[-1][1])].clone()
+    moved = tuple(
+        ((_position(start) - begin) / SAMPLE_RATE_HZ, (_position(end) - begin) / SAMPLE_RATE_HZ)
+        for start, end in spans
+    )
     return Clip(cut * (10 ** (_LEVEL_DB / 20) / _power(cut, moved) ** 0.5), moved)
 
 
