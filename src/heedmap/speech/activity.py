@@ -64,7 +64,7 @@ class ActivityMaker:
         self._segmentation = segmentation
         self._start_frames: list[int] = []
         self._active: list[Tensor] = []
-        self._samples = 0
+        self.samples = 0
 
     def add(self, stretch: Stretch) -> Bool[Tensor, "windows frames 3"]:
         """Return who is heard in the windows of the next stretch, and keep it."""
@@ -76,7 +76,7 @@ class ActivityMaker:
             window[frames_within(heard / SAMPLE_RATE_HZ) :] = False
         self._start_frames += [stretch.start_frame + start for start in stretch.starts]
         self._active.append(active)
-        self._samples = stretch.start_frame * FRAME_SAMPLES + stretch.length_samples
+        self.samples = stretch.start_frame * FRAME_SAMPLES + stretch.length_samples
         return active
 
     def finish(self) -> LocalActivity:
@@ -85,7 +85,7 @@ class ActivityMaker:
         return LocalActivity(
             torch.tensor(self._start_frames, dtype=torch.long),
             torch.cat([nothing, *self._active]),
-            self._samples / SAMPLE_RATE_HZ,
+            self.samples / SAMPLE_RATE_HZ,
         )
 
 
