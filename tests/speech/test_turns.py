@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from heedmap.errors import ArgumentError
-from heedmap.speech.turns import Turn, merged, speakers_of, spoken_spans, without_short
+from heedmap.speech.turns import Turn, merged, speakers_of, spoken_spans, within, without_short
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,18 @@ def test_spans_agree_with_counting_every_tenth_of_a_second(seed: int) -> None:
             who = {t.speaker for t in turns if t.start_seconds < middle < t.end_seconds}
             assert any(start < middle < end for start, end in spans) == (len(who) >= least)
         assert all(end < start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_parts_within_stretches() -> None:
+    turns = [Turn(5.0, 9.0, "b"), Turn(0.0, 10.0, "a"), Turn(2.0, 3.0, "c")]
+    assert within(turns, [(1.0, 2.0), (6.0, 7.0), (20.0, 30.0)]) == [
+        Turn(1.0, 2.0, "a"),
+        Turn(6.0, 7.0, "a"),
+        Turn(6.0, 7.0, "b"),
+    ]
+    assert within(turns, []) == []
+
+
+def test_parts_within_everything_are_the_turns() -> None:
+    turns = [Turn(0.0, 1.0, "a"), Turn(1.0, 2.0, "a")]
+    assert within(turns, [(0.0, 2.0)]) == turns

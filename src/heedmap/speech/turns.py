@@ -1,7 +1,8 @@
 """Who speaks from when to when: the one form in which all parts of `heedmap.speech` say it."""
 
 import math
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -112,3 +113,31 @@ def spoken_spans(turns: Iterable[Turn], least_speakers: int = 1) -> list[tuple[f
         else:
             spans.append((time, until))
     return spans
+
+
+def within(turns: Iterable[Turn], spans: Sequence[tuple[float, float]]) -> list[Turn]:
+    """Return the parts of turns that lie in stretches, in order.
+
+    Args:
+        turns: In any order.
+        spans: Starts and ends in seconds, in order, none overlapping.
+
+    Example:
+        >>> [(t.start_seconds, t.end_seconds) for t in within([Turn(0, 4, "a")], [(1, 2), (3, 9)])]
+        [(1, 2), (3, 4)]
+    """
+    starts = [start for start, _ in spans]
+    ends = [end for _, end in spans]
+    parts = []
+    for turn in turns:
+        first = bisect_right(ends, turn.start_seconds)
+        last = bisect_left(starts, turn.end_seconds)
+        for start, end in spans[first:last]:
+            parts.append(
+                replace(
+                    turn,
+                    start_seconds=max(start, turn.start_seconds),
+                    end_seconds=min(end, turn.end_seconds),
+                )
+            )
+    return sorted(parts)
