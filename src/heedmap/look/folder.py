@@ -26,15 +26,15 @@ def folder_name(words: str) -> str:
     return kept.strip("-.") or "text"
 
 
-def check_free(folder: Path, *, force: bool) -> None:
-    """Refuse a folder that cannot take the results.
+def check_free(folder: Path, *, force: bool, ours: re.Pattern[str] = OURS) -> None:
+    """Refuse a folder that cannot take the results, whose files have names like `ours`.
 
     Raises:
         InputError: if it is no folder, or holds results and `force` is not given.
     """
     try:
         if folder.is_dir():
-            found = sorted(name for name in os.listdir(folder) if OURS.fullmatch(name))
+            found = sorted(name for name in os.listdir(folder) if ours.fullmatch(name))
         elif os.path.lexists(folder):
             raise InputError(
                 f"output must be a folder; got {folder}, a file. Name another with -o."
@@ -52,12 +52,20 @@ def check_free(folder: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def filled_at_once(folder: Path, *, force: bool) -> Iterator[Path]:
+def filled_at_once(
+    folder: Path, *, force: bool, ours: re.Pattern[str] = OURS, summary: str = SUMMARY
+) -> Iterator[Path]:
     """Yield an empty folder whose files are in `folder` once the block has ended well.
 
     A new folder appears whole, by one renaming. In one that is there already, our files are
-    replaced one by one, the summary last, and those of an earlier look that are not among the new
-    ones are removed; other files are left alone. When the block raises, nothing changes.
+    replaced one by one, the summary last, and earlier ones that are not among the new ones are
+    removed; other files are left alone. When the block raises, nothing changes.
+
+    Args:
+        folder: Where the files go.
+        force: Whether to replace the results that lie there.
+        ours: The names that our files have.
+        summary: The name of the one that comes last.
 
     Raises:
         InputError: if it cannot be written, or by now holds results and `force` is not given.
@@ -80,8 +88,8 @@ def filled_at_once(folder: Path, *, force: bool) -> Iterator[Path]:
             yield temporary
             if not force:
                 # Another look may have come first since this one was allowed.
-                check_free(folder, force=False)
-            _move(temporary, folder)
+                check_free(folder, force=False, ours=ours)
+            _move(temporary, folder, ours, summary)
         except OSError as error:
             raise _unwritable(folder, error) from error
         done = True
@@ -105,15 +113,15 @@ def as_json(summary: dict[str, object]) -> str:
     return json.dumps(summary, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def _move(temporary: Path, folder: Path) -> None:
+def _move(temporary: Path, folder: Path, ours: re.Pattern[str], summary: str) -> None:
     if not folder.exists():
         os.rename(temporary, folder)
         return
-    names = sorted(os.listdir(temporary), key=lambda name: name == SUMMARY)
+    names = sorted(os.listdir(temporary), key=lambda name: name == summary)
     for name in names:
         os.replace(temporary / name, folder / name)
     for name in os.listdir(folder):
-        if OURS.fullmatch(name) and name not in names:
+        if ours.fullmatch(name) and name not in names:
             (folder / name).unlink()
 
 
