@@ -27,11 +27,11 @@ class SpeakerCount:
     """How many speakers there may be.
 
     Attributes:
-        least: At least so many, as far as there are voices for them.
+        least: At least so many, as far as there are voices for them; 0 for any number.
         most: At most so many; None for any number.
     """
 
-    least: int = 1
+    least: int = 0
     most: int | None = None
 
     @classmethod
@@ -51,7 +51,7 @@ class SpeakerCount:
             >>> SpeakerCount.of(speakers=2)
             SpeakerCount(least=2, most=2)
             >>> SpeakerCount.of(max_speakers=4)
-            SpeakerCount(least=1, most=4)
+            SpeakerCount(least=0, most=4)
         """
         given = {
             "speakers": speakers,
@@ -69,7 +69,7 @@ class SpeakerCount:
                     f"max_speakers {max_speakers}."
                 )
             return cls(speakers, speakers)
-        least = 1 if min_speakers is None else min_speakers
+        least = 0 if min_speakers is None else min_speakers
         if max_speakers is not None and max_speakers < least:
             raise ArgumentError(
                 f"max_speakers must be no smaller than min_speakers; got {max_speakers} "
@@ -91,7 +91,8 @@ def clusters_of(
 
     The tree is split from its top, always at the least likely joint, as long as that lies above the
     threshold or there are too few clusters. What is split off and lasts too short is a stray and no
-    cluster. Where bounds on the number of speakers cannot be kept otherwise, shorter ones count.
+    cluster. Where there would be too few clusters, it counts from half the length, a quarter, and
+    so on; voices nearer than half the threshold are split only when that does not help, either.
 
     Args:
         points: One row for each voice, of any length above 0.
@@ -123,12 +124,12 @@ def clusters_of(
     lasting = torch.cat([seconds.double(), torch.zeros(voices - 1, dtype=torch.float64)]).tolist()
     for node, (left, right, _) in enumerate(tree, start=voices):
         lasting[node] = lasting[left] + lasting[right]
-    wanted = min(count.least, voices)
+    wanted = max(1, min(count.least, voices))
     nodes: list[int] = []
-    while len(nodes) < wanted:
-        nodes = _split(tree, lasting, threshold, count, least_seconds)
-        # Halved until it no longer keeps anybody out who is asked for.
-        least_seconds = least_seconds / 2 if least_seconds > 1e-3 else 0.0
+    for floor in (threshold / 2, 0.0):
+        for least in _halved(least_seconds):
+            if len(nodes) < wanted:
+                nodes = _split(tree, lasting, threshold, floor, count, least)
     return _named(nodes, tree, voices)
 
 
@@ -163,10 +164,16 @@ def _tree(points: Tensor, window: Tensor) -> list[Joint]:
     return [(int(left), int(right), float(height)) for left, right, height, _ in made]
 
 
+def _halved(seconds: float) -> list[float]:
+    """Return this many seconds, half of it, and so on, and 0."""
+    return [seconds / 2**halvings for halvings in range(8)] + [0.0]
+
+
 def _split(
     tree: list[Joint],
     lasting: list[float],
     threshold: float,
+    floor: float,
     count: SpeakerCount,
     least_seconds: float,
 ) -> list[int]:
@@ -178,7 +185,9 @@ def _split(
     while splittable:
         found = len(done) + len(splittable)
         height = -splittable[0][0]
-        if found >= count.least and (height <= threshold or found == count.most):
+        if height < floor or found == count.most:
+            break
+        if found >= count.least and height <= threshold:
             break
         _, node = heapq.heappop(splittable)
         parts = [part for part in tree[node - leaves][:2] if lasting[part] >= least_seconds]

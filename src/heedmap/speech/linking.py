@@ -55,6 +55,7 @@ class Linked:
         return self.similarity.shape[1]
 
 
+@torch.no_grad()
 def link(
     voices: Voices,
     *,
@@ -176,8 +177,8 @@ def _notes(cluster: Int[Tensor, " voices"], speakers: int, count: SpeakerCount) 
     notes = []
     if speakers < count.least:
         notes.append(
-            f"{count.least} speakers were asked for; only {speakers} could be told apart, as there "
-            "are no more voices."
+            f"speakers asked for: {count.least}; told apart: {speakers}, as there are no more "
+            "voices."
         )
     left_out = int((cluster == NOBODY).sum())
     if left_out:
