@@ -9,6 +9,7 @@ from heedmap.speech.material import (
     MINOR_VOICES,
     PACKAGED_VOICES,
     REPORTED_VOICES,
+    SCHOOL_VOICES,
     TELEPHONE_VOICES,
     packaged_music,
     packaged_voices,
@@ -27,6 +28,7 @@ from heedmap.speech.material import (
         ("sound/hanoi/cs/m-bude.ogg", None),
         ("sound/elevator1/cs/zd1-x-huhu1.ogg", None),
         ("sound/briefcase/cs/kd-ufo.ogg", "Czech narrator"),
+        ("sound/briefcase/cs/help1.ogg", None),
         ("sounds/fr_CA_f_June/vm-sorry.wav", "June Wallack"),
         ("sounds/fr_CA_f_June/beep.wav", None),
         ("sounds/fr_CA_f_June/silence/10.wav", None),
@@ -45,7 +47,9 @@ def test_the_name_of_a_clip_tells_the_voice(path: str, voice: str | None):
 
 
 def test_reported_voices_are_heard_nowhere_else():
-    assert not set(REPORTED_VOICES) & (set(TELEPHONE_VOICES) | set(MINOR_VOICES))
+    assert not set(REPORTED_VOICES) & (
+        set(TELEPHONE_VOICES) | set(MINOR_VOICES) | set(SCHOOL_VOICES)
+    )
 
 
 def test_an_unknown_voice_is_refused_before_anything_is_fetched():
@@ -84,18 +88,23 @@ def test_a_folder_without_voices_is_refused(tmp_path: Path):
 @pytest.mark.slow
 def test_packaged_voices_and_music_are_there():
     voices = packaged_voices(PACKAGED_VOICES)
-    assert {name: len(clips) for name, clips in voices.items()} == {
+    counts = {name: len(clips) for name, clips in voices.items()}
+    assert {name: counts[name] for name in (*REPORTED_VOICES, *MINOR_VOICES)} == {
         "Czech small fish": 682,
         "Czech big fish": 643,
         "Dutch small fish": 737,
         "Dutch big fish": 699,
-        "Allison Smith": 975,
-        "June Wallack": 510,
-        "Carlo Flora": 526,
-        "Russian announcer": 523,
         "Czech narrator": 11,
         "Czech stone head": 22,
         "Czech robot": 12,
     }
-    assert len({clip for clips in voices.values() for clip in clips}) == 5340
+    assert {name: counts[name] for name in TELEPHONE_VOICES} == {
+        "Allison Smith": 975,
+        "June Wallack": 510,
+        "Carlo Flora": 526,
+        "Russian announcer": 523,
+        "Paola Dal Zot": 481,
+    }
+    assert sum(counts[name] for name in SCHOOL_VOICES) == 1854
+    assert len({clip for clips in voices.values() for clip in clips}) == sum(counts.values())
     assert len(packaged_music()) == 5

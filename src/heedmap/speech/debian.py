@@ -63,7 +63,9 @@ def fetch_sounds(package: DebianPackage, progress: Progress | None = None) -> Pa
 
     Cost: a look into the file system when it is there; else the download.
     """
-    folder = cache_folder() / f"{package.name}-{package.version}-{package.archive_sha256[:8]}"
+    # The epoch of a version ends in a colon, which not every file system takes.
+    version = package.version.rpartition(":")[2]
+    folder = cache_folder() / f"{package.name}-{version}-{package.archive_sha256[:8]}"
     try:
         if folder.is_dir():
             return folder

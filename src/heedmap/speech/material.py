@@ -3,7 +3,8 @@
 The voices of the game Fillets NG are acted dialogue: the name of a file tells who speaks. (In six
 levels of the Czech game the letters are those of the same two parts, but other people speak; these
 are left out.) Asterisk comes with announcements, one speaker a language, at 8 kHz; English and
-Spanish were spoken by the same person and are one voice here.
+Spanish were spoken by the same person and are one voice here. Two games for children name letters
+and things.
 """
 
 import re
@@ -79,6 +80,30 @@ _RUSSIAN = _announcements(
     "Maxim Topal (ivrvoice.ru)",
     "CC BY 3.0",
 )
+_VENETIAN = DebianPackage(
+    name="asterisk-prompt-it-menardi-wav",
+    version="1:1.4.22+mm20110907-3.1",
+    archive_bytes=18_776_300,
+    archive_sha256="3094530d98f8758ac275572d59624c41f60969fef883f34f4886d144f3dfeb21",
+    licence="CC BY-SA 3.0",
+    origin="Paola Dal Zot and Marco Menardi, for the telephone exchange Asterisk",
+)
+_LETTERS = DebianPackage(
+    name="klettres-data",
+    version="4:22.12.3-1",
+    archive_bytes=39_529_084,
+    archive_sha256="1186d257a19e84230856baea0b0b1ded8be9195080fcdb2588970b5cd937f5a8",
+    licence="GPL-2 or later",
+    origin="KLettres, a game of the KDE project, read by volunteers",
+)
+_THINGS = DebianPackage(
+    name="ktuberling-data",
+    version="4:22.12.3-1",
+    archive_bytes=46_661_752,
+    archive_sha256="fba44c875bfa31ea488dadd9263e87a4dcaea0bd47d28817f6c0dc6d2af970ed",
+    licence="GPL-2 or later",
+    origin="KTuberling, a game of the KDE project, read by volunteers",
+)
 _MUSIC = DebianPackage(
     name="asterisk-moh-opsound-wav",
     version="2.03-1.1",
@@ -96,19 +121,20 @@ class PackagedVoice:
     Attributes:
         packages: Where its clips are.
         pattern: Found in the names of its clips, endings left off.
-        level: The level of the game that they are from; all where none is given.
-        other_levels: Levels in which such names are of other people.
+        folder: A folder that they lie in, at whatever depth; any where none is given.
+        other_folders: Folders in which such names are of other people.
     """
 
     packages: tuple[DebianPackage, ...]
     pattern: str
-    level: str | None = None
-    other_levels: tuple[str, ...] = ()
+    folder: str | None = None
+    other_folders: tuple[str, ...] = ()
 
     def owns(self, path: Path) -> bool:
         """Return whether a sound file of the packages is a clip of this voice."""
-        level = path.parent.parent.name
-        if level in self.other_levels or self.level not in (None, level):
+        if self.folder is not None and self.folder not in path.parts:
+            return False
+        if not set(self.other_folders).isdisjoint(path.parts):
             return False
         return re.search(self.pattern, path.stem) is not None
 
@@ -122,8 +148,8 @@ _LATER_LEVELS = ("fdto", "hanoi", "hole", "linux", "nowall", "rush")
 """Added later, at 44.1 kHz: others speak the Czech parts there."""
 
 REPORTED_VOICES: dict[str, PackagedVoice] = {
-    "Czech small fish": PackagedVoice((_CZECH,), _SMALL_FISH, other_levels=_LATER_LEVELS),
-    "Czech big fish": PackagedVoice((_CZECH,), _BIG_FISH, other_levels=_LATER_LEVELS),
+    "Czech small fish": PackagedVoice((_CZECH,), _SMALL_FISH, other_folders=_LATER_LEVELS),
+    "Czech big fish": PackagedVoice((_CZECH,), _BIG_FISH, other_folders=_LATER_LEVELS),
     "Dutch small fish": PackagedVoice((_DUTCH,), _SMALL_FISH),
     "Dutch big fish": PackagedVoice((_DUTCH,), _BIG_FISH),
 }
@@ -134,17 +160,31 @@ TELEPHONE_VOICES: dict[str, PackagedVoice] = {
     "June Wallack": PackagedVoice((_FRENCH,), _ANNOUNCED),
     "Carlo Flora": PackagedVoice((_ITALIAN,), _ANNOUNCED),
     "Russian announcer": PackagedVoice((_RUSSIAN,), _ANNOUNCED),
+    "Paola Dal Zot": PackagedVoice((_VENETIAN,), _ANNOUNCED),
 }
 """Voices to train on and to choose settings by, at 8 kHz."""
 
 MINOR_VOICES: dict[str, PackagedVoice] = {
-    "Czech narrator": PackagedVoice((_CZECH,), "^kd-", level="briefcase"),
-    "Czech stone head": PackagedVoice((_CZECH,), "^vit-hs-", level="city"),
-    "Czech robot": PackagedVoice((_CZECH,), "^ch-r-", level="corridor"),
+    "Czech narrator": PackagedVoice((_CZECH,), "^kd-", folder="briefcase"),
+    "Czech stone head": PackagedVoice((_CZECH,), "^vit-hs-", folder="city"),
+    "Czech robot": PackagedVoice((_CZECH,), "^ch-r-", folder="corridor"),
 }
 """Voices to train on and to choose settings by, at 22 kHz; one to two and a half minutes each."""
 
-PACKAGED_VOICES = REPORTED_VOICES | TELEPHONE_VOICES | MINOR_VOICES
+SCHOOL_VOICES: dict[str, PackagedVoice] = {
+    f"{game} {language}": PackagedVoice((package,), "", folder=language)
+    for game, package, languages in (
+        ("letters", _LETTERS, "ar cs en en_GB es fr he it lt nb nds nl pt_BR ru tn uk"),
+        ("things", _THINGS, "de el fr gl lt sl wa"),
+    )
+    for language in languages.split()
+}
+"""Voices to train on: single letters, syllables and words, at 44 kHz, 27 to 240 s of each.
+
+Languages of these games are left out where several people share the work.
+"""
+
+PACKAGED_VOICES = REPORTED_VOICES | TELEPHONE_VOICES | MINOR_VOICES | SCHOOL_VOICES
 
 # Two files of the Dutch game hold a header and no sound.
 _LEAST_BYTES = 4000
@@ -176,14 +216,17 @@ def packaged_voices(
 
 
 def _clips(voice: PackagedVoice, progress: Progress | None) -> list[Path]:
-    return sorted(
-        path
-        for package in voice.packages
-        for path in fetch_sounds(package, progress).rglob("*.*")
-        if path.suffix in (".ogg", ".wav")
-        and path.stat().st_size >= _LEAST_BYTES
-        and voice.owns(path)
-    )
+    clips = []
+    for package in voice.packages:
+        folder = fetch_sounds(package, progress)
+        clips += [
+            path
+            for path in folder.rglob("*.*")
+            if path.suffix in (".ogg", ".wav")
+            and path.stat().st_size >= _LEAST_BYTES
+            and voice.owns(path.relative_to(folder))
+        ]
+    return sorted(clips)
 
 
 def packaged_music(progress: Progress | None = None) -> list[Path]:
