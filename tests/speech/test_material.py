@@ -105,6 +105,6 @@ def test_packaged_voices_and_music_are_there():
         "Russian announcer": 523,
         "Paola Dal Zot": 481,
     }
-    assert sum(counts[name] for name in SCHOOL_VOICES) == 1854
+    assert sum(counts[name] for name in SCHOOL_VOICES) == 1852
     assert len({clip for clips in voices.values() for clip in clips}) == sum(counts.values())
     assert len(packaged_music()) == 5
