@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import avg_pool1d, pad
 
 from heedmap.models.mel import MEL_STEP_SAMPLES
 from heedmap.models.segmentation import FRAME_SAMPLES
@@ -18,9 +19,15 @@ KIND_SECONDS = 0.02
 KIND_NAMES = ("background", "speech", "music", "overlap")
 KindName = Literal["background", "speech", "music", "overlap"]
 
-SPEECH_THRESHOLD = 0.5
-MUSIC_THRESHOLD = 0.5
-OVERLAP_THRESHOLD = 0.5
+SPEECH_THRESHOLD = 0.35
+MUSIC_THRESHOLD = 0.3
+OVERLAP_THRESHOLD = 0.3
+"""Where F1 is highest on twelve conversations of the voices to choose settings by, with music at 0
+to 10 dB below the speech and noise at 5 to 30 dB: speech 0.965, music 0.92, overlap 0.74. They stay
+within 0.01 of that from 0.15 to 0.5, from 0.15 to 0.4 and from 0.1 to 0.5."""
+
+_MUSIC_MEL_FRAMES = 51
+"""Music, which does not come and go within a word, is averaged over half a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +54,7 @@ class FrameKinds:
         >>> FrameKinds(~yes, yes, ~yes, ~yes).spans("speech")
         [(0.0, 0.04), (0.06, 0.08)]
         """
-        edges = torch.nn.functional.pad(getattr(self, kind).int(), (1, 1)).diff()
+        edges = pad(getattr(self, kind).int(), (1, 1)).diff()
         begins, ends = (edges == 1).nonzero()[:, 0], (edges == -1).nonzero()[:, 0]
         # Divided by 50, which is exact where there is an exact result, not multiplied by 0.02.
         per_second = round(1 / KIND_SECONDS)
@@ -87,20 +94,26 @@ class KindMaker:
     def finish(self, activity: LocalActivity) -> FrameKinds:
         """Return the kinds of the whole sound, of which the speakers' activity is known."""
         frames = math.ceil(activity.duration_seconds / KIND_SECONDS - 1e-6)
-        heard = _in_frames(torch.cat([torch.zeros(0, len(KINDS)), *self._pieces]), frames)
+        heard = torch.cat([torch.zeros(0, len(KINDS)), *self._pieces])
+        voice = _in_frames(heard[:, :2].amax(1), frames)
+        music = _in_frames(_smoothed(heard[:, 1:].amax(1)), frames) >= MUSIC_THRESHOLD
         speech_share, overlap_share = _shares(activity, frames)
-        speech = (speech_share + heard[:, 0] + heard[:, 1]) / 2 >= SPEECH_THRESHOLD
-        music = heard[:, 1:].amax(1) >= MUSIC_THRESHOLD
+        speech = (speech_share + voice) / 2 >= SPEECH_THRESHOLD
         overlap = speech & (overlap_share >= OVERLAP_THRESHOLD)
         return FrameKinds(~speech & ~music, speech, music, overlap)
 
 
-def _in_frames(
-    heard: Float[Tensor, "mel_frames kinds"], frames: int
-) -> Float[Tensor, "frames kinds"]:
+def _smoothed(heard: Float[Tensor, " mel_frames"]) -> Float[Tensor, " mel_frames"]:
+    if not len(heard):
+        return heard
+    half = _MUSIC_MEL_FRAMES // 2
+    return avg_pool1d(heard[None], _MUSIC_MEL_FRAMES, 1, half, count_include_pad=False)[0]
+
+
+def _in_frames(heard: Float[Tensor, " mel_frames"], frames: int) -> Float[Tensor, " frames"]:
     """Return the means over the frames of 20 ms, each of which has the middle of two mel frames."""
     if not len(heard):
-        return heard.new_zeros(frames, heard.shape[1])
+        return heard.new_zeros(frames)
     second = 2 * torch.arange(frames)
     pairs = torch.stack([second - 1, second]).clamp(0, len(heard) - 1)
     return heard[pairs].mean(0)
