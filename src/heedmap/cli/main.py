@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from heedmap.cli.doctor import add_doctor
 from heedmap.cli.explore import add_explore
+from heedmap.cli.hear import add_hear
 from heedmap.cli.look import EXAMPLES, add_look
 from heedmap.cli.score import add_score
 from heedmap.cli.streams import DONE, FAILED, INTERRUPTED, WRONG_INPUT, tell
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_look(commands)
     add_explore(commands)
+    add_hear(commands)
     add_score(commands)
     add_doctor(commands)
     return parser
