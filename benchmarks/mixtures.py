@@ -1,0 +1,118 @@
+"""Conversations made of packaged voices, and what is heard in them.
+
+Those that figures are reported on and those that settings are chosen by share no voice and no seed.
+"""
+
+import itertools
+import pickle
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedmap.speech.listening import Listened, listen
+from heedmap.speech.material import (
+    MINOR_VOICES,
+    REPORTED_VOICES,
+    SCHOOL_VOICES,
+    TELEPHONE_VOICES,
+    packaged_music,
+    packaged_voices,
+)
+from heedmap.speech.simulation import Conversation, simulate
+
+SECONDS = 120
+SPEAKERS = (2, 3, 4)
+OVERLAPS = (0.0, 0.1, 0.25)
+REPORTED_SEEDS = (1001, 1002, 1003)
+DEVELOPMENT_SEEDS = (1, 2, 3)
+MUSIC_DB = (0.0, 5.0, 10.0)
+MUSIC_SPEAKERS, MUSIC_OVERLAP = 3, 0.1
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What a conversation is made of."""
+
+    voices: tuple[str, ...]
+    overlap: float
+    seed: int
+    music_db: float | None = None
+
+    def made(self) -> Conversation:
+        music = {}
+        if self.music_db is not None:
+            music = {"music": packaged_music(print), "music_snr_db": self.music_db}
+        voices = packaged_voices(self.voices, print)
+        return simulate(
+            voices, seconds=SECONDS, overlap_share=self.overlap, seed=self.seed, **music
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class HeardMixture:
+    """A conversation, without its sound, and what is heard in it."""
+
+    mixture: Mixture
+    truth: Conversation
+    heard: Listened
+
+
+def reported() -> list[Mixture]:
+    """Return conversations of acted voices: three seeds by speakers and overlap."""
+    return list(_crossed([tuple(REPORTED_VOICES)] * 3, REPORTED_SEEDS))
+
+
+def development() -> list[Mixture]:
+    """Return conversations of other voices: of the telephone, of minor parts, of school games.
+
+    Voices of one conversation have one bandwidth, so that it does not tell them apart.
+    """
+    minor = (*MINOR_VOICES, *SCHOOL_VOICES)
+    pools = [tuple(TELEPHONE_VOICES), minor, tuple(TELEPHONE_VOICES)]
+    return list(_crossed(pools, DEVELOPMENT_SEEDS))
+
+
+def with_music(seeds: Iterable[int] = REPORTED_SEEDS) -> list[Mixture]:
+    """Return conversations of acted voices with music, three seeds at each level."""
+    names = tuple(REPORTED_VOICES)
+    return [
+        Mixture(
+            tuple(random.Random(seed).sample(names, MUSIC_SPEAKERS)), MUSIC_OVERLAP, seed, level
+        )
+        for level, seed in itertools.product(MUSIC_DB, seeds)
+    ]
+
+
+def _crossed(pools: list[tuple[str, ...]], seeds: Iterable[int]) -> Iterator[Mixture]:
+    for speakers, overlap in itertools.product(SPEAKERS, OVERLAPS):
+        for seed, pool in zip(seeds, pools, strict=True):
+            # Of the same seed for each number of speakers and each overlap other voices and clips.
+            own_seed = seed * 1000 + speakers * 100 + round(overlap * 100)
+            names = random.Random(own_seed).sample(pool, speakers)
+            yield Mixture(tuple(names), overlap, own_seed)
+
+
+def heard(mixtures: list[Mixture], folder: Path | None) -> list[HeardMixture]:
+    """Return what is heard in each; with a folder, what was heard is kept there for other runs."""
+    return [_kept(mixture, folder) for mixture in mixtures]
+
+
+def _kept(mixture: Mixture, folder: Path | None) -> HeardMixture:
+    path = None
+    if folder is not None:
+        level = "" if mixture.music_db is None else f"-{mixture.music_db:g}-dB"
+        path = folder / f"{mixture.seed}-{'-'.join(mixture.voices)}{level}.pickle"
+        if path.exists():
+            return pickle.loads(path.read_bytes())
+    print(f"Hearing {len(mixture.voices)} voices, seed {mixture.seed} …", flush=True)
+    talk = mixture.made()
+    found = HeardMixture(
+        mixture,
+        Conversation(talk.samples[:0], talk.turns, talk.music_spans),
+        listen([talk.samples]),
+    )
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pickle.dumps(found))
+    return found
