@@ -20,7 +20,7 @@ LOWEST_BAR_POINTS = 5.0
 ROW_GAP_POINTS = 3.0
 # Above the bars of a row: a number or weight, and an arc that ends on it.
 WORDS_POINTS = 9.0
-ARC_POINTS = 10.0
+ARC_POINTS = 16.0
 LANE_POINTS = 4.0
 LANE_GAP_POINTS = 3.5
 TIMES_POINTS = 25.0

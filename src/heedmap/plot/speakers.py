@@ -57,8 +57,8 @@ def plot_speakers(
     """Return axes with a row of turns for each speaker, and what else is heard above them.
 
     More than 90 seconds are broken into at most 12 lines, one below the other. A turn that looked
-    has its number; an arc goes from it to each turn that it looked at, where the weight is written.
-    To one in another line there is no arc, and the number stands before the weight.
+    has its number, and an arc with the weight goes from it to each turn that it looked at. At one
+    of another line there is the weight alone, with the number before it.
 
     Args:
         turns: Start and end in seconds, and the speaker, in the order of their numbers from 1.
@@ -235,7 +235,8 @@ def _draw_looks(
     """Draw an arc for each look within a line, the number of who looks, and the weights."""
     colours = _colours(rows.speakers)
     taken: list[tuple[float, float, float]] = []
-    for query in sorted({query for query, _, _ in looks}):
+    looking = sorted({query for query, _, _ in looks})
+    for query in looking:
         x, y = _crest(turns[query], rows, lines)
         _write_once(ax, x, y, f"{query + 1}", colours[turns[query][2]], taken, bold=True)
     strongest = max((weight for _, _, weight in looks), default=1.0) or 1.0
@@ -244,11 +245,16 @@ def _draw_looks(
             continue
         colour = colours[turns[query][2]]
         start, end = _crest(turns[query], rows, lines), _crest(turns[key], rows, lines)
-        same_line = lines.of(middle_of(turns[query])) == lines.of(middle_of(turns[key]))
-        if same_line:
-            _draw_arc(ax, start, end, colour, weight / strongest)
-        words = f"{weight:.2f}" if same_line else f"{query + 1}: {weight:.2f}"
-        _write_once(ax, *end, words, colour, taken)
+        if lines.of(middle_of(turns[query])) == lines.of(middle_of(turns[key])):
+            # Numbers stand between a bar and the arc.
+            feet = [
+                (x, y + (WORDS_POINTS if turn in looking else 1.0))
+                for turn, (x, y) in ((query, start), (key, end))
+            ]
+            top = _draw_arc(ax, feet, colour, weight / strongest)
+            _write_once(ax, (start[0] + end[0]) / 2, top, f"{weight:.2f}", colour, taken)
+        else:
+            _write_once(ax, *end, f"{query + 1}: {weight:.2f}", colour, taken)
 
 
 def _crest(turn: Turn, rows: Rows, lines: Lines) -> tuple[float, float]:
@@ -257,16 +263,14 @@ def _crest(turn: Turn, rows: Rows, lines: Lines) -> tuple[float, float]:
     return lines.x(middle_of(turn), line), rows.bar(line, turn[2]) + rows.bar_points
 
 
-def _draw_arc(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, share: float
-) -> None:
+def _draw_arc(ax: Axes, feet: list[tuple[float, float]], colour: str, share: float) -> float:
+    """Draw an arc, the higher the further it reaches, and return where words stand on its top."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    feet = [(x, y + WORDS_POINTS) for x, y in (start, end)]
-    # The crest of such a curve lies three quarters of the way up to its two inner points.
-    top = max(y for _, y in feet) + ARC_POINTS
-    points = [feet[0], (feet[0][0], top), (feet[1][0], top), feet[1]]
+    reach = (abs(feet[1][0] - feet[0][0]) / LINE_POINTS) ** 0.5
+    inner = max(y for _, y in feet) + ARC_POINTS * (0.6 + 0.4 * reach)
+    points = [feet[0], (feet[0][0], inner), (feet[1][0], inner), feet[1]]
     ax.add_patch(
         PathPatch(
             Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]),
@@ -277,6 +281,8 @@ def _draw_arc(
             zorder=3,
         )
     )
+    # The middle of such a curve, less half the height of the words.
+    return (feet[0][1] + feet[1][1] + 6 * inner) / 8 - SMALL_FONT_POINTS / 2 - 1
 
 
 def _write_once(
@@ -289,10 +295,12 @@ def _write_once(
     *,
     bold: bool = False,
 ) -> None:
-    """Write a few words above a bar, unless others stand there already."""
+    """Write a few words above a place, unless others stand there already."""
     half = _width_points(words, SMALL_FONT_POINTS) / 2 + 1
     x = min(max(x, half), LINE_POINTS - half)
-    if any(y == other and left < x + half and x - half < right for left, right, other in taken):
+    height = SMALL_FONT_POINTS + 1.5
+    near = ((left, right) for left, right, other in taken if abs(y - other) < height)
+    if any(left < x + half and x - half < right for left, right in near):
         return
     taken.append((x - half, x + half, y))
     ax.text(

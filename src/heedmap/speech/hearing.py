@@ -81,7 +81,7 @@ class Heard:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Return axes with a row of turns for each speaker, and what else is heard above them.
 
-        Of the four least sure turns there are arcs to the turns that they looked at.
+        Of the three least sure turns there are arcs to the two turns that each looked at most.
 
         Args:
             ax: Where to draw; on a figure of its own without it.

@@ -27,10 +27,10 @@ OURS = re.compile("|".join(map(re.escape, FILES)))
 SHOWN_KINDS = ("speech", "music", "overlap")
 """What is drawn; background is where neither speech nor music is."""
 
-SHOWN_TURNS = 4
+SHOWN_TURNS = 3
 """Of so many turns, the least sure, the picture shows what they looked at."""
 
-SHOWN_LOOKS = 3
+SHOWN_LOOKS = 2
 SURE_MARGIN = 0.5
 """From this margin on a turn has its full colour."""
 
