@@ -8,14 +8,16 @@ there. So what a turn looks at adds up to 1, but for voices that are part of no 
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from heedmap.errors import ArgumentError
 from heedmap.speech.activity import LocalActivity
 from heedmap.speech.assigning import Assigned
+from heedmap.speech.clusters import NOBODY
 from heedmap.speech.linking import Linked
 from heedmap.speech.turns import Turn
 from heedmap.speech.voices import Voices
@@ -89,7 +91,7 @@ def evidence_of(
     if not assigned.turns:
         return ()
     shares = _shares(activity, voices, linked, assigned)
-    looks = turn_looks(linked, shares)
+    looks = _looks(linked, shares)
     margins = _margins(linked, assigned, shares)
     return tuple(
         Evidence(
@@ -105,42 +107,60 @@ def evidence_of(
     )
 
 
-def turn_looks(
-    linked: Linked, shares: Float[Tensor, "voices turns"]
-) -> Iterator[Float[Tensor, " turns"]]:
-    """Yield for each turn how much it looks at each.
+class _Shares(NamedTuple):
+    """How long voices are heard in turns of their speaker: a number for each pair that meets.
 
-    Args:
-        linked: With the map of voices.
-        shares: How long each voice is heard in each turn of its speaker, in seconds; sparse.
+    Attributes:
+        voice: Of each pair.
+        turn: Of each pair.
+        seconds: How long the voice is heard in the turn.
+        turns: How many turns there are.
     """
-    by_turn = _scaled(shares, 0).transpose(0, 1).coalesce()
-    by_voice = _scaled(shares, 1).transpose(0, 1).coalesce()
-    for start in range(0, shares.shape[1], _TURNS_AT_ONCE):
-        turns = torch.arange(start, min(start + _TURNS_AT_ONCE, shares.shape[1]))
-        some = by_turn.index_select(0, turns).coalesce()
-        rows = some.indices()[1].unique()
-        looking = some.index_select(1, rows).to_dense()
+
+    voice: Int[Tensor, " pairs"]
+    turn: Int[Tensor, " pairs"]
+    seconds: Float[Tensor, " pairs"]
+    turns: int
+
+    def of_turns(self) -> Float[Tensor, " pairs"]:
+        """Return the seconds so that those of each turn add up to 1."""
+        total = self.seconds.new_zeros(self.turns).index_add_(0, self.turn, self.seconds)
+        return self.seconds / total[self.turn]
+
+    def of_voices(self) -> Float[Tensor, " pairs"]:
+        """Return the seconds so that those of each voice add up to 1."""
+        total = self.seconds.new_zeros(int(self.voice.max()) + 1)
+        total.index_add_(0, self.voice, self.seconds)
+        return self.seconds / total[self.voice]
+
+
+def _looks(linked: Linked, shares: _Shares) -> Iterator[Float[Tensor, " turns"]]:
+    """Yield for each turn how much it looks at each."""
+    of_turns, of_voices = shares.of_turns(), shares.of_voices()
+    for start in range(0, shares.turns, _TURNS_AT_ONCE):
+        size = min(_TURNS_AT_ONCE, shares.turns - start)
+        inside = (shares.turn >= start) & (shares.turn < start + size)
+        rows, place = shares.voice[inside].unique(return_inverse=True)
+        looking = torch.zeros(size, len(rows))
+        looking[shares.turn[inside] - start, place] = of_turns[inside]
         seen = looking @ linked.map[rows]
-        yield from torch.sparse.mm(by_voice, seen.T).T
+        added = torch.zeros(size, shares.turns)
+        yield from added.index_add_(1, shares.turn, seen[:, shares.voice] * of_voices)
 
 
-def _shares(
-    activity: LocalActivity, voices: Voices, linked: Linked, assigned: Assigned
-) -> Float[Tensor, "voices turns"]:
-    """Return how long each voice is heard in each turn of its speaker, as a sparse tensor."""
+def _shares(activity: LocalActivity, voices: Voices, linked: Linked, assigned: Assigned) -> _Shares:
     own_turns: list[list[int]] = [[] for _ in assigned.names]
     numbers = {name: number for number, name in enumerate(assigned.names)}
     for place, turn in enumerate(assigned.turns):
         own_turns[numbers[turn.speaker]].append(place)
     begins = [_frame(turn.start_seconds, activity) for turn in assigned.turns]
     ends = [_frame(turn.end_seconds, activity) for turn in assigned.turns]
-    places: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     seconds: list[float] = []
     for voice, (window, local, speaker) in enumerate(
         zip(voices.window.tolist(), voices.local.tolist(), linked.cluster.tolist(), strict=True)
     ):
-        if speaker < 0:
+        if speaker == NOBODY:
             continue
         heard = activity.active[window, :, local]
         start = int(activity.start_frames[window])
@@ -153,35 +173,23 @@ def _shares(
             stop = before[min(ends[place] - start, len(heard))]
             frames = stop - before[max(begins[place] - start, 0)]
             if frames:
-                places.append((voice, place))
+                pairs.append((voice, place))
                 seconds.append(frames * activity.frame_seconds)
-    return torch.sparse_coo_tensor(
-        torch.tensor(places, dtype=torch.long).view(-1, 2).T,
-        torch.tensor(seconds),
-        (len(voices.window), len(assigned.turns)),
-        check_invariants=False,
-    ).coalesce()
+    voice, turn = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
+    return _Shares(voice, turn, torch.tensor(seconds), len(assigned.turns))
 
 
 def _frame(seconds: float, activity: LocalActivity) -> int:
     return round((seconds - activity.first_frame_seconds) / activity.frame_seconds)
 
 
-def _scaled(shares: Float[Tensor, "voices turns"], dim: int) -> Float[Tensor, "voices turns"]:
-    """Return the shares so that they add up to 1 along a dimension, or to 0."""
-    total = torch.sparse.sum(shares, dim).to_dense()
-    indices = shares.indices()
-    values = shares.values() / total[indices[1 - dim]]
-    return torch.sparse_coo_tensor(indices, values, shares.shape, check_invariants=False).coalesce()
-
-
-def _margins(
-    linked: Linked, assigned: Assigned, shares: Float[Tensor, "voices turns"]
-) -> list[float | None]:
+def _margins(linked: Linked, assigned: Assigned, shares: _Shares) -> list[float | None]:
     """Return how sure the speaker of each turn is."""
     if linked.speakers < 2:
-        return [None] * len(assigned.turns)
-    alike = torch.sparse.mm(_scaled(shares, 0).transpose(0, 1), linked.similarity)
+        return [None] * shares.turns
+    alike = torch.zeros(shares.turns, linked.speakers)
+    parts = linked.similarity[shares.voice] * shares.of_turns()[:, None]
+    alike.index_add_(0, shares.turn, parts)
     numbers = {name: number for number, name in enumerate(assigned.names)}
     own = torch.tensor([numbers[turn.speaker] for turn in assigned.turns])[:, None]
     others = alike.scatter(1, own, -torch.inf).amax(1)
