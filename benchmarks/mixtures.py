@@ -14,7 +14,6 @@ from heedmap.speech.listening import Listened, listen
 from heedmap.speech.material import (
     MINOR_VOICES,
     REPORTED_VOICES,
-    SCHOOL_VOICES,
     TELEPHONE_VOICES,
     packaged_music,
     packaged_voices,
@@ -64,13 +63,12 @@ def reported() -> list[Mixture]:
 
 
 def development() -> list[Mixture]:
-    """Return conversations of other voices: of the telephone, of minor parts, of school games.
+    """Return conversations of other voices: of the telephone, and of minor parts of the game.
 
     Voices of one conversation have one bandwidth, so that it does not tell them apart.
     """
-    minor = (*MINOR_VOICES, *SCHOOL_VOICES)
-    pools = [tuple(TELEPHONE_VOICES), minor, tuple(TELEPHONE_VOICES)]
-    return list(_crossed(pools, DEVELOPMENT_SEEDS))
+    telephone = tuple(TELEPHONE_VOICES)
+    return list(_crossed([telephone, tuple(MINOR_VOICES), telephone], DEVELOPMENT_SEEDS))
 
 
 def with_music(seeds: Iterable[int] = REPORTED_SEEDS) -> list[Mixture]:
@@ -89,7 +87,9 @@ def _crossed(pools: list[tuple[str, ...]], seeds: Iterable[int]) -> Iterator[Mix
         for seed, pool in zip(seeds, pools, strict=True):
             # Of the same seed for each number of speakers and each overlap other voices and clips.
             own_seed = seed * 1000 + speakers * 100 + round(overlap * 100)
-            names = random.Random(own_seed).sample(pool, speakers)
+            names = random.Random(own_seed).sample(
+                pool if len(pool) >= speakers else pools[0], speakers
+            )
             yield Mixture(tuple(names), overlap, own_seed)
 
 
