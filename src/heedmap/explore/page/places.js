@@ -12,6 +12,8 @@ export class Places {
   /** The sign of a second in the language of the page. */
   second = "s";
   #decimals = 2;
+  /** Whether moments have names of their own, such as who speaks, beside their times. */
+  #named = false;
 
   /** @param {import("./protocol.js").AxisSummary} summary */
   constructor(summary) {
@@ -29,6 +31,7 @@ export class Places {
       );
       const [start, end] = axis.spans[0];
       this.#decimals = end - start < 0.095 ? 2 : 1;
+      this.#named = axis.labels.some((label) => !/^\d+\.\d\ds$/.test(label));
     }
     if (this.kind === "token" && /[\ud800-\udbff]/.test(axis.text)) {
       axis.spans = inUnitsOfStrings(axis.text, axis.spans);
@@ -36,7 +39,7 @@ export class Places {
   }
 
   /**
-   * Return a short name for one position: its token, or its time.
+   * Return a short name for one position: its token, or its time behind its own name.
    *
    * @param {number} position
    */
@@ -44,7 +47,7 @@ export class Places {
     if (this.axis && this.unit === "second" && this.axis.spans[position]) {
       const [start, end] = this.axis.spans[position];
       const begin = writeTime(start, this.#decimals, end < 60 ? "" : this.second);
-      return `${begin}–${writeTime(end, this.#decimals, this.second)}`;
+      return this.#behindName(position, `${begin}–${writeTime(end, this.#decimals, this.second)}`);
     }
     if (this.axis && this.kind === "token") {
       return `“${this.label(position)}” ${position}`;
@@ -73,7 +76,17 @@ export class Places {
   listName(position) {
     const last = this.axis?.spans.at(-1);
     const long = this.unit === "second" && last && last[1] >= LONG_SECONDS;
-    return long ? this.shortName(position) : this.name(position);
+    return long ? this.#behindName(position, this.shortName(position)) : this.name(position);
+  }
+
+  /**
+   * Return a time with the name that a moment has before it.
+   *
+   * @param {number} position
+   * @param {string} time
+   */
+  #behindName(position, time) {
+    return this.#named ? `${this.label(position)}, ${time}` : time;
   }
 
   /** A text as wide as any that stands along the side. */
