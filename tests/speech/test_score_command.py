@@ -129,6 +129,13 @@ def test_bad_input_is_one_line(run: Run, arguments: list[str], said: str) -> Non
     assert said in err
 
 
+def test_a_closed_output_is_said_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        status, _, err = run("true.rttm", "found.rttm")
+    assert (status, err) == (1, "heedmap: standard output must be open; got a closed one.\n")
+
+
 def test_help_waits_for_nothing() -> None:
     check = (
         "import sys; from heedmap.cli import main; status = main(['score', '--help']); "
