@@ -33,7 +33,7 @@ html_css_files = ["fonts.css", "site.css"]
 html_copy_source = False
 html_show_copyright = False
 # Readers copy what they can run: no prompts, no answers.
-copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -99,7 +99,15 @@ def _raised(found: re.Match[str]) -> str:
     return f":raises {f'~heedmap.errors.{name}' if hasattr(errors, name) else name}:"
 
 
+def name_language(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:
+    """Tell browsers which pages are Chinese: fonts and screen readers go by it."""
+    del app, template
+    if page.startswith("zh/"):
+        context["language"] = "zh-CN"
+
+
 def setup(app: Sphinx) -> None:
-    """Hang in what docstrings need, before and after napoleon reads them."""
+    """Hang in what docstrings need, before and after napoleon reads them, and what pages need."""
     app.connect("autodoc-process-docstring", hide_colons, priority=400)
     app.connect("autodoc-process-docstring", mend, priority=600)
+    app.connect("html-page-context", name_language)

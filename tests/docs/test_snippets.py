@@ -1,8 +1,8 @@
 """Every Python block of the documentation runs, and gives what it shows; `...` stands for anything.
 
 The blocks of a page run in order in one namespace, in an empty folder. Where a block has prompts,
-what it shows is compared; else it only has to run. A page that fetches packages says so in a comment
-at its beginning: <!-- snippets: slow -->.
+what it shows is compared; else it only has to run. A page that fetches packages says so in a
+comment at its beginning: <!-- snippets: slow -->.
 """
 
 import doctest
