@@ -1,0 +1,20 @@
+"""The lesson as an application: its page, and the real examples that it asks for."""
+
+from heedmap.explore.app import PageRoutes, application
+from heedmap.explore.asgi import App
+from heedmap.explore.desk import Desk
+from heedmap.lesson.examples import Examples
+from heedmap.lesson.page_files import page_files
+
+
+def make_app(examples: Examples, desk: Desk) -> App:
+    """Return an ASGI application that answers whoever asks.
+
+    Args:
+        examples: The models, sounds and films that are looked at.
+        desk: Where that is computed; whoever made it closes it.
+
+    Raises:
+        MissingExtraError: if Starlette is not installed.
+    """
+    return application([*PageRoutes(page_files()).routes(), *examples.routes(desk)])

@@ -1,0 +1,164 @@
+/** Small questions; the page knows the answers from the numbers as they are. */
+
+import { make } from "./dom.js";
+import { typed } from "./lesson_format.js";
+
+/** @typedef {import("./lesson_context.js").Lesson} Lesson */
+/** @typedef {import("./lesson_context.js").Key} Key */
+/** @typedef {import("./lesson_context.js").Values} Values */
+
+/**
+ * @typedef {object} Question
+ * @property {Key} ask
+ * @property {Key} why said behind the answer, right or wrong
+ * @property {Key[]} [choices] one of which is right; without them a number is asked for
+ * @property {(lesson: Lesson) => number} answer the number, or the place of the right choice
+ * @property {number} [within] by how much a number may be off
+ * @property {(lesson: Lesson) => Values} [values] what stands in the texts
+ */
+
+/** @type {Record<string, Question>} */
+export const QUESTIONS = {
+  frames: {
+    ask: "ask_strength",
+    why: "why_strength",
+    answer: () => 4,
+  },
+  projection: {
+    ask: "ask_roles",
+    why: "why_roles",
+    choices: ["roles_q", "roles_k", "roles_v"],
+    answer: () => 1,
+  },
+  scores: {
+    ask: "ask_row",
+    why: "why_row",
+    choices: ["row_received", "row_given"],
+    answer: () => 1,
+  },
+  scale: {
+    ask: "ask_scale",
+    why: "why_scale",
+    choices: ["scale_flatter", "scale_same", "scale_sharper"],
+    answer: () => 2,
+  },
+  budget: {
+    ask: "ask_rest",
+    why: "why_rest",
+    answer: (lesson) => last(lesson.numbers.heads[lesson.state.head].weights[1]),
+    within: 0.0151,
+    values: (lesson) => {
+      const row = lesson.numbers.heads[lesson.state.head].weights[1];
+      return {
+        frame: lesson.frameName(1),
+        weights: row.slice(0, -1).map((weight) => weight.toFixed(2)).join(" + "),
+        answer: last(row).toFixed(2),
+      };
+    },
+  },
+  looks: {
+    ask: "ask_most",
+    why: "why_most",
+    answer: (lesson) => {
+      const row = lesson.numbers.heads[lesson.state.head].weights[0];
+      return lesson.state.order[row.indexOf(Math.max(...row))] + 1;
+    },
+    values: (lesson) => ({ frame: lesson.frameName(0) }),
+  },
+  padding: {
+    ask: "ask_padding",
+    why: "why_padding_answer",
+    answer: () => 0,
+  },
+  shuffle: {
+    ask: "ask_shuffle",
+    why: "why_shuffle",
+    choices: ["shuffle_new", "shuffle_moves", "shuffle_mean"],
+    answer: () => 1,
+  },
+  length: {
+    ask: "ask_length",
+    why: "why_length",
+    answer: () => 100,
+  },
+};
+
+/** @param {number[]} row */
+function last(row) {
+  return row[row.length - 1];
+}
+
+/**
+ * Return a question with its way to answer.
+ *
+ * @param {Lesson} lesson
+ * @param {keyof typeof QUESTIONS} name
+ */
+export function question(lesson, name) {
+  const asked = QUESTIONS[name];
+  const answer = asked.choices ? choices(lesson, name, asked.choices) : numberField(lesson);
+  const said = make("p", { class: "ls-verdict", role: "status" });
+  const prompt = make("p", { class: "ls-ask" });
+  const form = make(
+    "form",
+    { class: "ls-question", "data-question": name },
+    lesson.text("p", "question", {}, { class: "ls-kicker" }),
+    prompt,
+    answer.element,
+    lesson.text("button", "check", {}, { type: "submit", class: "hm-small" }),
+    said,
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const given = answer.read();
+    const right = given !== null && Math.abs(given - asked.answer(lesson)) <= (asked.within ?? 0);
+    /** @type {Key} */
+    const verdict = given === null ? "verdict_none" : right ? "verdict_right" : "verdict_wrong";
+    const values = asked.values?.(lesson);
+    said.replaceChildren(
+      lesson.text("strong", verdict),
+      " ",
+      ...(given === null ? [] : lesson.text("span", asked.why, values).childNodes),
+    );
+    form.dataset.verdict = verdict;
+  });
+  lesson.live(() => {
+    prompt.replaceChildren(...lesson.text("span", asked.ask, asked.values?.(lesson)).childNodes);
+    said.replaceChildren();
+    delete form.dataset.verdict;
+  });
+  return form;
+}
+
+/**
+ * @param {Lesson} lesson
+ * @param {string} name
+ * @param {Key[]} keys
+ */
+function choices(lesson, name, keys) {
+  const inputs = keys.map((_, place) =>
+    make("input", { type: "radio", name: `question-${name}`, value: String(place) }),
+  );
+  const element = make(
+    "div",
+    { class: "ls-choices", role: "radiogroup" },
+    ...inputs.map((input, place) => make("label", {}, input, lesson.text("span", keys[place]))),
+  );
+  const read = () => {
+    const place = inputs.findIndex((input) => input.checked);
+    return place < 0 ? null : place;
+  };
+  return { element, read };
+}
+
+/** @param {Lesson} lesson */
+function numberField(lesson) {
+  const input = make("input", {
+    type: "text",
+    inputmode: "decimal",
+    class: "hm-number",
+    autocomplete: "off",
+    "aria-label": lesson.say("your_answer"),
+  });
+  return { element: input, read: () => typed(input.value) };
+}

@@ -1,0 +1,2 @@
+/** @typedef {object} Sentence */
+export {};

@@ -1,0 +1,209 @@
+/** The words of the lesson in English; `lesson_texts_zh.js` has the same keys. */
+
+export const texts = {
+  title: "Self-attention: who should I look at?",
+  language: "Language",
+  switch_theme: "Light / dark",
+  restart: "Back to the first numbers",
+  close: "Close",
+
+  // Opening.
+  one_sentence:
+    "**Self-attention** lets every position of a sequence look at all positions, itself included, give each a weight, and mix what they have to say, by those weights, into new content of its own.",
+  rhyme: "**Q** asks, and **K** replies; softmax shares the prize; **V** is what each one supplies.",
+
+  meeting: "Like a meeting in which everyone writes minutes",
+  meeting_says:
+    "Five people meet, and each must write minutes **of their own**. Before writing, each knows what to ask; each wears a badge that tells what they know about; each has something to say. The better a badge fits my question, the more I write down of what its wearer says.",
+  meeting_mix:
+    "Four tenths from her, three from him … ten tenths in all, and my own words count, too. All five write **at the same time**, nobody waits for anybody, and whoever sits at the far end of the table is as near as a neighbour.",
+  meeting_person: "someone in the meeting",
+  meeting_question: "their question",
+  meeting_badge: "their badge",
+  meeting_speech: "what they say",
+  meeting_minutes: "their minutes",
+  meeting_frame: "a frame of sound, or a word, or a stretch of film",
+  meeting_output: "a new representation, in which all are mixed",
+  symbol_x: "`X`",
+  symbol_q: "`Q`",
+  symbol_k: "`K`",
+  symbol_v: "`V`",
+  symbol_o: "`O`",
+
+  formula: "The whole formula",
+  formula_says:
+    "Read: every question `Q` is multiplied with every badge `K`, which gives scores; dividing by `√d` keeps them of one size; softmax turns each row into weights that sum to 1; by these weights the contents `V` are added up. The six steps below do it with real numbers.",
+  how_to_use:
+    "How to use this page: point at any number (tap it on a phone; with the keyboard, Tab into a table and use the arrow keys), and the lower edge says how it came about. Tables marked ✎ can be edited, and all that follows changes along. The first numbers are those of ~torch.manual_seed(42)~: PyTorch gives you the very same.",
+
+  meeting_picture: "Five people around a table; lines from {frame} to each, as wide as the weights",
+
+  // The six steps.
+  step_1: "X: five frames of sound, four numbers each",
+  step_1_says:
+    "The sound lasts 2 seconds and is cut into 5 **frames** of 0.4 seconds. In each frame four tones sound together, and four numbers say how strong each tone is: 0 is the middle, each 1 more doubles its strength (the amplitude), each 1 less halves it. This table of 5 rows and 4 columns is `X`.",
+  play_all: "▶ Play all of it",
+  play_frame: "Play {name}",
+  measured_again: "Measured again from the sound, the numbers differ from X by at most {difference}.",
+  honest_sound:
+    "To be honest: with a real recording the sound comes first and the numbers are measured. Here it is the other way round: the random numbers of seed 42 come first, and the sound is made of them. Measuring it gives these numbers again.",
+  editable: "✎ editable",
+  grid_x: "X: a frame in each row, a tone in each column",
+  grid_input: "X, as it enters attention",
+  cell_name: "row {row}, column {column}",
+  ask_strength: "The feature of some frame’s second tone is 2. How many times the middle strength is that?",
+  why_strength: "Each 1 more doubles it: 2 × 2 = 4 times.",
+
+  step_2: "Q, K, V: three roles of the same frame",
+  step_2_says:
+    "The four numbers of each frame are multiplied with three tables `W_Q`, `W_K` and `W_V`, which gives eight numbers each. These tables are what is **learned**: training changes them. Nothing has been trained here, so they hold random numbers.",
+  role_q: "The question: what am I looking for",
+  role_k: "The badge: by what others find me",
+  role_v: "The content: what they take from me",
+  grid_w: "the parameters W_{letter}",
+  ask_roles: "When other frames come looking for me, what of mine is their question compared with?",
+  roles_q: "my Q",
+  roles_k: "my K",
+  roles_v: "my V",
+  why_roles: "Questions Q are compared with badges K; V is only what is taken afterwards.",
+
+  step_3: "Q·Kᵀ: everyone scores everyone",
+  step_3_says:
+    "Take the `Q` of one frame and the `K` of another, multiply number by number and add up (the dot product): that is a **score**. The more the two rise and fall together, the higher it is. Every frame scores every frame: 5 × 5 = 25 scores.",
+  grid_scores: "Scores: rows ask, columns are looked at",
+  which_head: "Head on show",
+  ask_row: "The five scores in row 3 are …",
+  row_given: "what frame 3 gives to each frame",
+  row_received: "what each frame gives to frame 3",
+  why_row: "Rows ask: in row 3, frame 3 looks around. What the others give it stands in column 3.",
+
+  step_4: "÷ √d: keeping the scores in bounds",
+  step_4_says:
+    "Every score is a sum of d products. The larger d, the more scores swing, about as `√d`; dividing by `√d` just makes up for it. Without it, the softmax of the next step becomes sharp: nearly all weight falls on one position, and the others get hardly any signal to learn from.",
+  grid_scaled: "scores divided by √d",
+  ask_scale: "Without the division by √d, the weights that softmax gives become …",
+  scale_sharper: "sharper: gathered on few frames",
+  scale_flatter: "flatter: all about the same",
+  scale_same: "the same",
+  why_scale: "The differences between scores grow, and differences are what softmax goes by. Turn it off at “Turn the knobs” below and see.",
+
+  step_5: "softmax: from scores to weights",
+  step_5_says:
+    "Each score becomes a power of e (so all are above 0, and high ones stand out), which is divided by the sum of its row. Each row then sums to **exactly 1**: it is the attention budget of a frame, and the scores decide how it is spent.",
+  grid_weights: "Weights: rows ask, columns are looked at, each row sums to 1",
+  ask_rest: "The weights of {frame} are {weights} + ? What must the last one be (two decimals)?",
+  why_rest: "A row sums to 1, so the last one is about {answer}.",
+
+  step_6: "× V: mixing by weight",
+  step_6_says:
+    "At last each frame adds up the `V` of all five, by the weights in its row. There are eight numbers again, but no longer of this frame alone: each frame that it looked at is in them.",
+  whole_says:
+    "Mind that all five rows are computed at once, and that frame 1 reaches frame 5 in one step, just as it reaches frame 2. That is why it sees further and runs faster than what reads step by step.",
+
+  changed_scale: "not divided by √d now",
+  changed_temperature: "the temperature is {temperature} now",
+  changed_padding: "frame {frames} is padding, which nobody sees",
+  changed_causal: "only itself and earlier ones can be seen now",
+
+  // Where each number comes from.
+  bar_name: "How this number came about",
+  frame_name: "frame {frame}",
+  why_x: "In frame {frame}, tone {tone} has 2 to the power of {value} = {times} times the middle strength.",
+  why_w: "A parameter: by how much feature {feature} of `X` counts for number {dimension} of {letter}. Training changes it; you can, too.",
+  why_input: "The feature of frame {frame}, and what says that it stands in place {place}.",
+  why_q: "The four numbers of frame {frame} times column {dimension} of `W_Q`, added up.",
+  why_k: "The four numbers of frame {frame} times column {dimension} of `W_K`, added up.",
+  why_v: "The four numbers of frame {frame} times column {dimension} of `W_V`, added up.",
+  why_score: "The question of frame {asks} times the badge of frame {answers}, number by number, added up.",
+  why_scaled: "The score divided by √{width} = {root}.",
+  why_not_scaled: "The knob is off: nothing is divided by √d.",
+  why_weight:
+    "The weight that frame {asks} gives to frame {answers}: e to the power of the score, divided by the sum of the row. (The row’s largest score is taken off all of them first; the quotient stays the same, and numbers stay small.)",
+  why_padding: "Frame {answers} is padding: its weight is exactly 0, and the others share the whole 1.",
+  why_later: "Frame {answers} comes later and has not happened yet: its weight is exactly 0.",
+  why_nothing: "Frame {asks} can see nobody, so its row is 0.",
+  why_output: "Number {dimension} of every frame’s `V`, added up by the weights of frame {frame}.",
+  refused: "Please type a number from −10 to 10; the old one stays.",
+
+  // Who should I look at?
+  gaze: "Who should I look at?",
+  gaze_about:
+    "Choose a frame and follow its row: the wider an arc, the larger the weight. The bar below is its attention budget, 1 in all.",
+  choose_frame: "Choose a frame",
+  gaze_says:
+    "**{frame}** looks most at **{best}**, with {share} %. Its attention is as spread as if shared evenly among {effective} of {size} frames.",
+  itself: "itself",
+  ask_most: "Which frame does {frame} look at most? (its number)",
+  why_most: "Find the largest weight in its row; its column says which frame.",
+
+  // Knobs.
+  knobs: "Turn the knobs",
+  knobs_say:
+    "Whatever you turn, all six steps above and the weights here are computed again at once. Guess first what will happen, then do it.",
+  knob_scale: "divide by √d",
+  knob_temperature: "temperature τ",
+  knob_scale_long:
+    "Turn √d off and the weights become sharp. Temperature is the same by another hand: scores are divided by τ once more. Small τ is sharp, large τ flat, very large τ nearly a mean.",
+  knob_padding: "valid frames",
+  knob_padding_long:
+    "Sounds of one batch differ in length; short ones are filled up with **padding**. Untick a frame and it becomes padding: the weights in its column are exactly 0 (not “small”), and the rest still sums to 1.",
+  knob_causal: "only itself and earlier ones (causal)",
+  knob_causal_long:
+    "A model that writes as it goes must not peek ahead: the upper right corner is all 0, and frame 1 sees only itself.",
+  knob_heads: "heads",
+  knob_heads_long:
+    "The eight numbers are split into groups, each scores and looks by itself, and the results are put side by side. One head may look at pitch, another at rhythm.",
+  knob_shuffle: "Shuffle the frames",
+  knob_unshuffle: "Back in order",
+  knob_positions: "add positions",
+  knob_shuffle_long:
+    "Self-attention itself knows no order: shuffle the frames and the output only moves along, not a number changes. To know the order, positions must be added to `X`.",
+  moved_along: "Shuffled, yet every frame’s output is what it was before, only in another row.",
+  moved_else: "This time the output changed (by up to {difference}): order means something now.",
+  knob_length: "length",
+  knob_length_long:
+    "Twice the frames, four times the weights: the price of self-attention. (From frame 6 on, the numbers are those of seed 43.)",
+  length_says: "{frames} frames, {weights} weights",
+  knob_sound: "sound",
+  knob_sound_long:
+    "Seed 42 gives two sounds. Of the second, the first 3 frames are valid, the last 2 padding. Changing it puts all other knobs back.",
+  reading_largest: "largest weight of a row, on average",
+  reading_spread: "as if shared evenly among, on average",
+  reading_zeros: "weights that are exactly 0",
+  ask_padding: "Make frame 4 padding. What weight do the other frames give it?",
+  why_padding_answer: "Exactly 0: it is not “unimportant”, it is not in the room.",
+  ask_shuffle: "Without positions, frames 2 and 4 change places. What happens to the output?",
+  shuffle_new: "all numbers are new",
+  shuffle_moves: "rows 2 and 4 change places, all numbers stay",
+  shuffle_mean: "it becomes the mean of the five frames",
+  why_shuffle: "Each frame sees the same people; who sits where is no matter. Press “Shuffle the frames” and see.",
+  ask_length: "The sequence becomes 10 times as long. How many times as many weights are there?",
+  why_length: "10 times the rows and 10 times the columns: 10 × 10 = 100.",
+
+  question: "A small question",
+  check: "Check",
+  your_answer: "Your answer",
+  verdict_right: "Right!",
+  verdict_wrong: "Not quite.",
+  verdict_none: "Give an answer first.",
+
+  // Beware.
+  beware: "What weights do not say",
+  beware_1:
+    "A weight says how much was taken, not why. What is taken may be small, may cancel out, or may be changed by the layers behind.",
+  beware_2:
+    "A large weight between two words does not mean that the model understands how they belong together. “The same characters look at each other” and “it knows who he is” are two things.",
+  beware_3:
+    "The numbers here were never trained, so who looks at whom has no meaning: what you learn is the way of computing, not a finding.",
+
+  code: "The same numbers in ten lines",
+  code_says: "In a Python with heedmap, this prints the weights that this page begins with:",
+  code_text: `import torch
+from heedmap.nn import SelfAttention
+
+torch.manual_seed(42)
+x = torch.randn(2, 5, 4)
+attend = SelfAttention(input_dim=4, attn_dim=8)
+output, weights = attend(x)
+print(weights[0])`,
+};

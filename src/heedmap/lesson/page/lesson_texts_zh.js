@@ -1,0 +1,199 @@
+/** 课文的中文；各键与 `lesson_texts_en.js` 相同。 */
+
+export const texts = {
+  title: "自注意力：我该看谁？",
+  language: "语言",
+  switch_theme: "明 / 暗",
+  restart: "恢复最初的数",
+  close: "关闭",
+
+  // 开篇
+  one_sentence:
+    "**自注意力**让序列里的每个位置都去看所有的位置（也看自己），给每个位置定一个权重，再按权重把大家的内容调成自己的新内容。",
+  rhyme: "拿 **Q** 去问，凭 **K** 来认；分数化权重，按重取 **V** 混。",
+
+  meeting: "好比一场人人都写纪要的会",
+  meeting_says:
+    "五个人开会，每个人都要写**自己的**一份纪要。动笔前，每个人先想好自己要问什么；每个人胸前有一张名牌，写着自己懂什么；每个人也各有要说的话。谁的名牌和我的提问越合，我就越多记谁的话。",
+  meeting_mix:
+    "比如这人的话占四成，那人占三成……加起来正好十成，自己的话也算在内。五份纪要**同时**写，谁也不用等谁；坐在桌子另一头的人，和邻座一样近。",
+  meeting_person: "与会的人",
+  meeting_question: "他的提问",
+  meeting_badge: "他的名牌",
+  meeting_speech: "他说的话",
+  meeting_minutes: "他写的纪要",
+  meeting_frame: "一帧声音，或一个词、一段画面",
+  meeting_output: "混合了全场内容的新表示",
+  symbol_x: "`X`",
+  symbol_q: "`Q`",
+  symbol_k: "`K`",
+  symbol_v: "`V`",
+  symbol_o: "`O`",
+
+  formula: "整个公式",
+  formula_says:
+    "读法：提问 `Q` 和名牌 `K` 两两相乘得到分数，除以 `√d` 稳住大小，softmax 把每一行变成加起来为 1 的权重，最后按权重把内容 `V` 加在一起。下面六步，一步一步都有真的数。",
+  how_to_use:
+    "用法：把鼠标放到任何一个数上（手机上点一下；键盘用 Tab 进入表格，再按方向键），页面下方就写出它是怎么算出来的。带铅笔记号 ✎ 的表可以改，后面的数全都跟着变。开始时的数来自 ~torch.manual_seed(42)~，你在 PyTorch 里能得到一模一样的。",
+
+  meeting_picture: "五个人围着桌子；从{frame}连到各人的线，粗细就是权重",
+
+  // 六步
+  step_1: "X：五帧声音，每帧四个数",
+  step_1_says:
+    "这段声音长 2 秒，切成 5 **帧**，每帧 0.4 秒。每帧里同时响着四个音，四个数分别说四个音有多强：0 是中等，每加 1，强度（振幅）翻一倍；每减 1，减半。5 行 4 列的这张表就是 `X`。",
+  play_all: "▶ 听整段",
+  play_frame: "听{name}",
+  measured_again: "从声音里重新量出的数，与 X 最大相差 {difference}。",
+  honest_sound:
+    "实话：真实的录音是先有声音，再量出数。这里反过来，先有种子 42 给的随机数，再照它们造出声音；量回去仍是这些数。",
+  editable: "✎ 可改",
+  grid_x: "X：每行一帧，每列一个音",
+  grid_input: "进入注意力的 X",
+  cell_name: "第 {row} 行第 {column} 列",
+  ask_strength: "某帧的第二个音，特征是 2。它的强度是中等的几倍？",
+  why_strength: "每加 1 翻一倍：2 × 2 = 4 倍。",
+
+  step_2: "Q、K、V：同一帧的三种身份",
+  step_2_says:
+    "每帧的四个数分别乘三张表 `W_Q`、`W_K`、`W_V`，各得到八个数。三张表是**学**出来的：训练就是改它们。这里还没训练，里面是随机数。",
+  role_q: "提问：我想找什么",
+  role_k: "名牌：别人凭什么找到我",
+  role_v: "内容：找到我的人能拿走什么",
+  grid_w: "参数 W_{letter}",
+  ask_roles: "别的帧来找我时，拿它们的提问和我的哪一样相比？",
+  roles_q: "我的 Q",
+  roles_k: "我的 K",
+  roles_v: "我的 V",
+  why_roles: "提问 Q 和名牌 K 相比；相合之后取走的才是 V。",
+
+  step_3: "Q·Kᵀ：两两打分",
+  step_3_says:
+    "拿一帧的 `Q` 和另一帧的 `K`，对应的数相乘再加起来（点积），就是一个**分数**。两串数越是同大同小、同正同负，分数越高。每帧给每帧打分：5 × 5 = 25 个分数。",
+  grid_scores: "分数：行是提问的帧，列是被看的帧",
+  which_head: "看第几个头",
+  ask_row: "第 3 行的五个分数是……",
+  row_given: "第 3 帧给各帧打的分",
+  row_received: "各帧给第 3 帧打的分",
+  why_row: "行是提问的一方：第 3 行是第 3 帧在打量大家。别人给它的分数在第 3 列。",
+
+  step_4: "÷ √d：把分数稳住",
+  step_4_says:
+    "每个分数是 d 个乘积之和。d 越大，分数的起伏越大，大约按 `√d` 增长；除以 `√d` 正好抵消。不除会怎样？下一步的 softmax 会变尖：几乎全部权重落到一个位置上，别的位置几乎得不到训练信号。",
+  grid_scaled: "除以 √d 之后的分数",
+  ask_scale: "不除以 √d，softmax 得到的权重会……",
+  scale_sharper: "更尖：集中到少数几帧",
+  scale_flatter: "更平：大家差不多",
+  scale_same: "不变",
+  why_scale: "分数的差距变大，而 softmax 看的是差距。到下面“拧一拧旋钮”里关掉它，就能看见。",
+
+  step_5: "softmax：分数变成权重",
+  step_5_says:
+    "每个分数变成 e 的多少次方（于是都大于 0，高分更突出），再除以这一行的总和。结果每行加起来**正好是 1**：这一行就是这一帧的注意力预算，怎么分由分数定。",
+  grid_weights: "权重：行是提问的帧，列是被看的帧，每行和为 1",
+  ask_rest: "{frame}的权重依次是 {weights} + ？最后一个应是多少（两位小数）？",
+  why_rest: "一行的和是 1，所以最后一个约为 {answer}。",
+
+  step_6: "× V：按权重混合",
+  step_6_says:
+    "最后，每帧按自己那一行权重，把五帧的 `V` 加在一起。得到的还是八个数，但已不只是它自己：里面混进了它所看的每一帧。",
+  whole_says:
+    "注意：五行是同时算出来的，第 1 帧到第 5 帧只用一步，和到第 2 帧一样。这就是它比“一步一步读”的方法看得远、算得快的原因。",
+
+  changed_scale: "现在没有除以 √d",
+  changed_temperature: "现在温度是 {temperature}",
+  changed_padding: "第 {frames} 帧是填充，没人看得见",
+  changed_causal: "现在只能看自己和前面",
+
+  // 每个数的来历
+  bar_name: "这个数是怎么来的",
+  frame_name: "第 {frame} 帧",
+  why_x: "第 {frame} 帧里，第 {tone} 个音的强度是中等的 2 的 {value} 次方，即 {times} 倍。",
+  why_w: "参数：`X` 的第 {feature} 个数，以多大比重进入 {letter} 的第 {dimension} 个数。训练会改它；你也可以。",
+  why_input: "第 {frame} 帧的特征，加上说明它站在第 {place} 位的数。",
+  why_q: "第 {frame} 帧的四个数，乘 `W_Q` 的第 {dimension} 列，再相加。",
+  why_k: "第 {frame} 帧的四个数，乘 `W_K` 的第 {dimension} 列，再相加。",
+  why_v: "第 {frame} 帧的四个数，乘 `W_V` 的第 {dimension} 列，再相加。",
+  why_score: "第 {asks} 帧的提问，和第 {answers} 帧的名牌，对应相乘再相加。",
+  why_scaled: "分数除以 √{width} = {root}。",
+  why_not_scaled: "旋钮关着：没有除以 √d。",
+  why_weight:
+    "第 {asks} 帧给第 {answers} 帧的权重：先求 e 的分数次方，再除以整行的和。（分数先都减去本行最大的，商不变，数不会太大。）",
+  why_padding: "第 {answers} 帧是填充：权重恰好是 0，别的帧照样分完整个 1。",
+  why_later: "第 {answers} 帧在后面，还没发生：权重恰好是 0。",
+  why_nothing: "第 {asks} 帧谁也看不见，所以整行是 0。",
+  why_output: "按第 {frame} 帧的权重，把各帧 `V` 的第 {dimension} 个数加在一起。",
+  refused: "请输入 −10 到 10 之间的数；原来的数没有变。",
+
+  // 我该看谁
+  gaze: "我该看谁？",
+  gaze_about: "选一帧，顺着它那一行看：弧线越粗，权重越大；下面的长条是它的注意力预算，总长是 1。",
+  choose_frame: "选一帧",
+  gaze_says: "**{frame}**最看重**{best}**，占 {share} %。它的注意力分散得像均分给 {effective} 帧（共 {size} 帧）。",
+  itself: "自己",
+  ask_most: "{frame}最看重第几帧？",
+  why_most: "在它那一行里找最大的权重，再看那一列是第几帧。",
+
+  // 旋钮
+  knobs: "拧一拧旋钮",
+  knobs_say: "每拧一个，上面六步的数和这里的权重都立刻重算。先猜会怎样，再动手。",
+  knob_scale: "除以 √d",
+  knob_temperature: "温度 τ",
+  knob_scale_long:
+    "关掉 √d，权重变尖。温度是同一回事的另一只手：分数再除以 τ，τ 小则尖，τ 大则平，很大时近乎平均。",
+  knob_padding: "有效的帧",
+  knob_padding_long:
+    "一批声音长短不一，短的用**填充**补齐。取消勾选一帧，它就成了填充：它那一列的权重恰好是 0（不是“很小”），其余的照样加成 1。",
+  knob_causal: "只看自己和前面（因果）",
+  knob_causal_long: "边说边写的模型不能偷看后面：右上角全是 0，第 1 帧只能看自己。",
+  knob_heads: "几个头",
+  knob_heads_long: "把八个数分成几组，每组各打各的分、各看各的，最后拼在一起。一个头看音高，另一个头可以看节奏。",
+  knob_shuffle: "打乱各帧",
+  knob_unshuffle: "排回原序",
+  knob_positions: "加上位置",
+  knob_shuffle_long:
+    "自注意力本身不知道先后：打乱帧，输出只是跟着搬家，数一个不变。要让它知道次序，得给 `X` 加上位置的数。",
+  moved_along: "打乱了，但每帧的输出和打乱前一模一样，只是换了行。",
+  moved_else: "这回输出变了（最多相差 {difference}）：次序有了意义。",
+  knob_length: "多长",
+  knob_length_long: "帧数翻倍，权重的个数变四倍。这是自注意力的代价。（第 6 帧起的数取自种子 43。）",
+  length_says: "{frames} 帧，{weights} 个权重",
+  knob_sound: "第几段声音",
+  knob_sound_long: "种子 42 一次给了两段。第二段只有前 3 帧有效，后 2 帧是填充。换段会恢复其余旋钮。",
+  reading_largest: "每行最大的权重，平均",
+  reading_spread: "平均像是均分给几帧",
+  reading_zeros: "恰好为 0 的权重",
+  ask_padding: "把第 4 帧变成填充。别的帧给它的权重是多少？",
+  why_padding_answer: "恰好 0：它不是“不重要”，而是根本不在会场。",
+  ask_shuffle: "没有位置信息时，把第 2 帧和第 4 帧对调，输出会怎样？",
+  shuffle_new: "全都变成新的数",
+  shuffle_moves: "第 2 行和第 4 行对调，数都不变",
+  shuffle_mean: "变成五帧的平均",
+  why_shuffle: "每帧看到的还是同一群人，座次无关。按“打乱各帧”看看。",
+  ask_length: "序列变成原来的 10 倍长，权重的个数变成几倍？",
+  why_length: "行和列各 10 倍：10 × 10 = 100 倍。",
+
+  question: "小问题",
+  check: "对一对",
+  your_answer: "你的答案",
+  verdict_right: "对！",
+  verdict_wrong: "再想想。",
+  verdict_none: "先给个答案。",
+
+  // 提醒
+  beware: "权重不能说明什么",
+  beware_1: "权重说的是“取了多少”，不是“为什么”。取得多的内容也可能很小、互相抵消，或在后面的层里被改写。",
+  beware_2: "两个词之间权重大，不等于模型懂得它们的关系。“相同的字互相看”和“知道他指的是谁”是两回事。",
+  beware_3: "这里的数没有训练过，所以谁看谁没有含义；学到的是算法，不是结论。",
+
+  code: "同样的数，十行代码",
+  code_says: "在装有 heedmap 的 Python 里运行，得到的就是本页最初的权重：",
+  code_text: `import torch
+from heedmap.nn import SelfAttention
+
+torch.manual_seed(42)
+x = torch.randn(2, 5, 4)
+attend = SelfAttention(input_dim=4, attn_dim=8)
+output, weights = attend(x)
+print(weights[0])`,
+};
