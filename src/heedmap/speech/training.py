@@ -1,0 +1,338 @@
+"""Learned projections for the attention that links voices: how they are trained.
+
+Conversations are made of single voices, heard as any recording is, and kept as embeddings with the
+truth of whose they are. Of every step's conversations each voice looks at those with which it has
+no sound in common, and two things are asked of it: that what it looks at votes for its speaker
+(−log of the share of the weights that is its speaker's), and that what it gathers is nearer to its
+speaker's mean than to another's. Voices that are held out tell when to stop; where nothing that was
+learned helps them, the projections stay the identity.
+"""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from heedmap.attention import attention
+from heedmap.errors import ArgumentError, InputError
+from heedmap.models.packages import Progress
+from heedmap.speech.examples import Example, joined, make_example, others
+from heedmap.speech.files import write_at_once
+from heedmap.speech.linking import TEMPERATURE
+from heedmap.speech.projections import Projections, write_atomically
+
+STEPS = 400
+CONVERSATIONS = 60
+HELD_OUT_CONVERSATIONS = 20
+HELD_OUT_SHARE = 0.3
+"""How many of the voices are never trained on."""
+
+JOINED = 3
+"""Of so many conversations each step is made, so that a voice meets itself in another room."""
+
+EVERY_STEPS = 20
+"""How often the held-out voices are asked, a line is logged and a checkpoint written."""
+
+LEARNING_RATE = 1e-3
+WEIGHT_DECAY = 1e-2
+FORM = "heedmap hear training 1"
+EXAMPLE_FORM = "heedmap hear conversation 1"
+
+RESULT, LOG, CHECKPOINT = "projections.pt", "log.jsonl", "checkpoint.pt"
+RECIPE, HEARD = "recipe.json", "conversations"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training.
+
+    Attributes:
+        path: The file of the projections.
+        steps: After how many steps they were best on the voices that were held out; 0 if nothing
+            that was learned was better than the identity.
+        identity_loss: What the identity costs on these voices.
+        learned_loss: What the projections cost there.
+        held_out: The names of these voices.
+    """
+
+    path: Path
+    steps: int
+    identity_loss: float
+    learned_loss: float
+    held_out: tuple[str, ...]
+
+
+def train_hear(
+    output: Path,
+    voices: Mapping[str, Sequence[Path]],
+    *,
+    seed: int = 0,
+    steps: int = STEPS,
+    conversations: int = CONVERSATIONS,
+    resume: bool = False,
+    progress: Progress = lambda _: None,
+) -> Trained:
+    """Return what came of a training; the same seed, voices and steps give the same projections.
+
+    Into the folder come ``projections.pt``, ``log.jsonl`` with a line every 20 steps,
+    ``checkpoint.pt``, and ``conversations`` with the embeddings. Whatever is interrupted goes on
+    with `resume`, and ends bit for bit as it would have.
+
+    Args:
+        output: The folder; it is made if it is not there.
+        voices: Clips of each speaker, at least six. Three in ten are held out.
+        seed: Chooses all that is drawn.
+        steps: How many steps to train.
+        conversations: How many to train on; a third as many are made of the voices held out.
+        resume: Whether to go on with what the folder holds.
+        progress: Called with one line of text before something slow begins, and meanwhile.
+
+    Raises:
+        ArgumentError: for numbers that make no sense, too few voices, or a folder that holds
+            another training.
+        InputError: if the folder cannot be written.
+        FetchError, ModelError: if the models cannot be had.
+        MissingExtraError: if an optional package is not installed.
+
+    Cost: 4 s for each conversation and 0.05 s for each step on one thread: 6 minutes; 500 MB.
+    """
+    for name, number in (("steps", steps), ("conversations", conversations)):
+        if number < 1:
+            raise ArgumentError(f"{name} must be 1 or more for a training; got {number}.")
+    learning, held_out = split_voices(voices, seed)
+    recipe = {"seed": seed, "conversations": conversations, "voices": sorted(voices)}
+    _open_folder(output, recipe, resume)
+    examples = [
+        [
+            _kept_example(output / HEARD / f"{part}-{number:03d}.pt", chosen, seed, progress)
+            for number in range(count)
+        ]
+        for part, chosen, count in (
+            ("learning", learning, conversations),
+            ("held-out", held_out, -(-conversations // 3)),
+        )
+    ]
+    run = _Run(output, examples[0], examples[1], seed)
+    run.go(steps, progress)
+    return run.finish(tuple(sorted(held_out)))
+
+
+def split_voices(
+    voices: Mapping[str, Sequence[Path]], seed: int
+) -> tuple[dict[str, Sequence[Path]], dict[str, Sequence[Path]]]:
+    """Return the voices to learn from, and those that are held out.
+
+    Raises:
+        ArgumentError: for fewer than six.
+    """
+    if len(voices) < 6:
+        raise ArgumentError(
+            f"voices must be six or more, so that some can be held out; got {len(voices)}."
+        )
+    names = random.Random(f"{seed} held out").sample(
+        sorted(voices), round(HELD_OUT_SHARE * len(voices))
+    )
+    learning = {name: clips for name, clips in voices.items() if name not in names}
+    return learning, {name: voices[name] for name in names}
+
+
+class Loss(NamedTuple):
+    """What projections cost, and how many of the votes are right."""
+
+    total: Float[Tensor, ""]
+    right: float
+
+
+def loss_of(projections: Projections, example: Example) -> Loss:
+    """Return what the projections cost on an example; see the module's own words.
+
+    Cost: O(voices²).
+    """
+    query, key, value = projections(example.embeddings)
+    visible = others(example)
+    # A speaker whom a voice cannot see elsewhere cannot be voted for.
+    truth = example.truth * ((visible.float() @ example.truth) > 0)
+    seen, _ = attention(
+        query,
+        key,
+        torch.cat([example.truth, value], dim=1),
+        mask=visible[None],
+        scale=1 / TEMPERATURE,
+        bias=example.seconds.log()[None],
+    )
+    speakers = truth.shape[1]
+    votes, gathered = seen[:, :speakers], normalize(seen[:, speakers:], dim=1)
+    means = normalize(example.truth.T @ (value * example.seconds[:, None]), dim=1)
+    nearer = (gathered @ means.T / TEMPERATURE).log_softmax(1)
+    asked = truth.sum().clamp(min=1e-6)
+    total = -(truth * (votes.clamp(min=1e-6).log() + nearer)).sum() / asked
+    right = truth.gather(1, votes.argmax(1, keepdim=True)).sum() / asked
+    return Loss(total, float(right))
+
+
+class _Run:
+    """A training between two checkpoints."""
+
+    def __init__(
+        self,
+        folder: Path,
+        learning: Sequence[Example],
+        held_out: Sequence[Example],
+        seed: int,
+    ) -> None:
+        self._folder, self._seed = folder, seed
+        self._learning, self._held_out = learning, held_out
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self._projections = Projections(learning[0].embeddings.shape[1])
+        self._optimizer = torch.optim.AdamW(
+            self._projections.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY
+        )
+        self._step = 0
+        self._losses: list[float] = []
+        self._history: list[dict[str, Any]] = []
+        self._best_step, self._best = 0, {}
+
+    def go(self, steps: int, progress: Progress) -> None:
+        """Train up to so many steps, from the last checkpoint on where there is one."""
+        if (self._folder / CHECKPOINT).exists():
+            self._restore()
+            progress(f"Goes on after step {self._step} …")
+        else:
+            self._ask(progress)
+        while self._step < steps:
+            self._learn()
+            if self._step % EVERY_STEPS == 0 or self._step == steps:
+                self._ask(progress)
+        self._write_log()
+
+    def finish(self, held_out: tuple[str, ...]) -> Trained:
+        """Write what was best on the held-out voices."""
+        self._projections.load_state_dict(self._best)
+        path = self._folder / RESULT
+        self._projections.save(path)
+        losses = {line["step"]: line["held_out_loss"] for line in self._history}
+        return Trained(path, self._best_step, losses[0], losses[self._best_step], held_out)
+
+    def _learn(self) -> None:
+        # Drawn anew in each step, so that no state but the step's number has to be kept.
+        drawn = random.Random(f"{self._seed} step {self._step}")
+        example = joined(drawn.sample(self._learning, min(JOINED, len(self._learning))))
+        self._optimizer.zero_grad()
+        loss = loss_of(self._projections, example).total
+        loss.backward()
+        self._optimizer.step()
+        self._losses.append(float(loss.detach()))
+        self._step += 1
+
+    @torch.no_grad()
+    def _ask(self, progress: Progress) -> None:
+        """Ask the held-out voices, log, and write a checkpoint."""
+        found = [loss_of(self._projections, example) for example in self._held_out]
+        line = {
+            "step": self._step,
+            "learning_loss": _mean(self._losses),
+            "held_out_loss": _mean([float(loss.total) for loss in found]),
+            "held_out_right": _mean([loss.right for loss in found]),
+        }
+        if not self._history or line["held_out_loss"] < min(
+            before["held_out_loss"] for before in self._history
+        ):
+            self._best_step = self._step
+            state = self._projections.state_dict()
+            self._best = {name: part.clone() for name, part in state.items()}
+        self._history.append(line)
+        self._losses = []
+        held = {
+            "form": FORM,
+            "step": self._step,
+            "projections": self._projections.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "best_step": self._best_step,
+            "best": self._best,
+            "history": self._history,
+        }
+        write_atomically(held, self._folder / CHECKPOINT)
+        self._write_log()
+        progress(
+            f"Step {self._step}: held-out loss {line['held_out_loss']:.4f}, "
+            f"{line['held_out_right']:.1%} of the votes right …"
+        )
+
+    def _restore(self) -> None:
+        held = _loaded(self._folder / CHECKPOINT, FORM)
+        self._step = held["step"]
+        self._projections.load_state_dict(held["projections"])
+        self._optimizer.load_state_dict(held["optimizer"])
+        self._best_step, self._best = held["best_step"], held["best"]
+        self._history = held["history"]
+
+    def _write_log(self) -> None:
+        lines = "".join(json.dumps(line) + "\n" for line in self._history)
+        write_at_once(self._folder / LOG, lines)
+
+
+def _mean(numbers: Sequence[float]) -> float | None:
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _open_folder(folder: Path, recipe: dict[str, Any], resume: bool) -> None:
+    """Make the folder and write down what is trained, or see that it is the same."""
+    text = json.dumps(recipe, ensure_ascii=False, indent=2) + "\n"
+    path = folder / RECIPE
+    try:
+        if resume and path.exists():
+            if path.read_text(encoding="utf-8") != text:
+                raise ArgumentError(
+                    "output must hold a training with the same seed, voices and conversations to "
+                    f"be resumed; got {folder}, which holds another one."
+                )
+            return
+        if folder.exists() and any(folder.iterdir()):
+            raise ArgumentError(
+                f"output must be an empty folder for a new training; got {folder}. Go on with what "
+                "it holds by resume, or choose another."
+            )
+        (folder / HEARD).mkdir(parents=True)
+    except OSError as error:
+        raise InputError(
+            f"output must be a folder that can be written; got {folder} ({error.strerror})."
+        ) from error
+    write_at_once(path, text)
+
+
+def _kept_example(
+    path: Path, voices: Mapping[str, Sequence[Path]], seed: int, progress: Progress
+) -> Example:
+    """Return the example of a conversation, made unless it is there."""
+    if path.exists():
+        held = _loaded(path, EXAMPLE_FORM)
+        return Example(**held["example"])
+    progress(f"Makes and hears conversation {path.stem} …")
+    example = make_example(voices, f"{seed} {path.stem}", progress)
+    write_atomically({"form": EXAMPLE_FORM, "example": vars(example)}, path)
+    return example
+
+
+def _loaded(path: Path, form: str) -> dict[str, Any]:
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise _damaged(path) from error
+    if not isinstance(held, dict) or held.get("form") != form:
+        raise _damaged(path)
+    return held
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{path} must be a file that heedmap train hear wrote, of this version; it is none. Delete "
+        "it, and what it held is made again."
+    )
