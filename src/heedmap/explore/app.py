@@ -236,8 +236,7 @@ class _Answers:
         self, request: Request, work: Work[dict[str, Any]], *, small: bool = True
     ) -> Response:
         """Return what a work gives, as JSON, which is made where it is computed."""
-        answer = await _done(request, self.desk, lambda stop: json_bytes(work(stop)), small=small)
-        return _json(answer)
+        return await computed(request, self.desk, work, small=small)
 
     async def _binary(self, request: Request, work: Work[bytes]) -> Response:
         from starlette.responses import Response
@@ -265,6 +264,20 @@ class _TileStream:
                     piece = struct.pack("<II", number, len(tile)) + tile
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def computed(
+    request: Request, desk: Desk, work: Work[dict[str, Any]], *, small: bool = False
+) -> Response:
+    """Return what a work gives, as JSON, which is made where it is computed.
+
+    Args:
+        request: Who asks; whoever leaves stops the work.
+        desk: Where it is computed.
+        work: What gives the answer.
+        small: Whether it takes no longer than a number does.
+    """
+    return _json(await _done(request, desk, lambda stop: json_bytes(work(stop)), small=small))
 
 
 async def _done(request: Request, desk: Desk, work: Work[T], *, small: bool = False) -> T:

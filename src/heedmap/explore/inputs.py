@@ -76,6 +76,32 @@ def scene_of_input(
         ArgumentError: for a layer, head, model or start that does not fit the input.
     """
     made = run(media, model=model, start_seconds=start_seconds, progress=progress)
+    return scene_of_run(made, path, layer=layer, head=head, question=question, progress=progress)
+
+
+def scene_of_run(
+    made: Run,
+    path: Path | None,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    question: str | None = None,
+    progress: Progress = lambda _: None,
+) -> Scene:
+    """Return the scene of what a model has looked at already.
+
+    Args:
+        made: What it looked at.
+        path: The file of the input, if it is a sound or a film.
+        layer: The layer to begin with.
+        head: The head to begin with.
+        question: The position to begin with.
+        progress: Called with a line of text before something slow begins.
+
+    Raises:
+        InputError: for a question that cannot be used.
+        ArgumentError: for a layer or head that there is not.
+    """
     check_asked(made, layer, head)
     location = made.axis.locate(question) if question is not None else None
     positions = location.positions if location else ()
