@@ -113,20 +113,24 @@ def _hear(options: argparse.Namespace) -> int:
         )
     tell("Writing …")
     heard.write(folder, force=options.force)
-    if options.save is not None:
-        heard.save(options.save, force=options.force)
+    saved = options.save if heard.moments.labels else None
+    if saved is not None:
+        heard.save(saved, force=options.force)
+    elif options.save is not None:
+        tell(f"There is no map to save in {options.save}: nobody speaks.")
     if options.json:
         print_results(as_json(heard.summary()))
-        return DONE
-    print_results(report(heard) + _files(folder, options, FILES))
+    else:
+        print_results(report(heard) + _files(folder, FILES, options.input, saved))
     return DONE
 
 
-def _files(folder: Path, options: argparse.Namespace, names: tuple[str, ...]) -> str:
+def _files(folder: Path, names: tuple[str, ...], recording: str, saved: Path | None) -> str:
+    """Return where the files are, and how the map is opened."""
     lines = [f"{', '.join(names[:-1])} and {names[-1]} are in {folder}"]
-    if options.save is not None:
-        media = "" if options.input == "-" else f" --media {shlex.quote(options.input)}"
-        lines.append(f"heedmap explore {shlex.quote(str(options.save))}{media} opens the map")
+    if saved is not None:
+        media = "" if recording == "-" else f" --media {shlex.quote(recording)}"
+        lines.append(f"heedmap explore {shlex.quote(str(saved))}{media} opens the map")
     return "\n" + "\n".join(lines) + "\n"
 
 
@@ -134,6 +138,8 @@ def _files(folder: Path, options: argparse.Namespace, names: tuple[str, ...]) ->
 def _file_of(given: str) -> Iterator[Path]:
     """Yield the file that the argument names; what comes from standard input is put into one."""
     if given != "-":
+        if not given:
+            raise InputError("input must be the file of a recording; got nothing.")
         yield Path(given)
         return
     if sys.stdin is None:

@@ -165,7 +165,7 @@ def hear(
     if isinstance(projections, str | Path):
         projections = Projections.load(Path(projections))
     source = Path(path)
-    progress(f"Hearing {source.name} …")
+    progress(f"Hearing {source} …")
     found = listen(source, channel=channel, progress=progress, on_seconds=_Teller(progress))
     heard = heard_of(
         source.name,
