@@ -28,7 +28,7 @@ FRAME_SAMPLES = 270
 """How far one frame is from the next."""
 
 SEEN_SAMPLES = 991
-"""How many samples one frame is made from; fewer have no frame."""
+"""How many samples one frame is made from."""
 
 SPEAKERS = 3
 SPEAKER_SETS = ((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
@@ -78,14 +78,15 @@ class SpeakerSegmentation(nn.Module):
             samples: Windows of 16 kHz sound; 10 s each is what the net was trained on.
 
         Raises:
-            ShapeError: if the windows are too short for a frame.
+            ShapeError: if the windows are too short for two frames.
 
         Cost: for a window of 10 s about 25 ms on one thread in batches of 32, and 12 MB.
         """
-        if samples.shape[-1] < SEEN_SAMPLES:
+        least = SEEN_SAMPLES + FRAME_SAMPLES
+        if samples.shape[-1] < least:
             raise ShapeError(
-                f"samples must last for a frame, {SEEN_SAMPLES} samples at 16 kHz; got "
-                f"{samples.shape[-1]}. Fill it up with zeros."
+                f"samples must last for two frames, {least} samples at 16 kHz; got "
+                f"{samples.shape[-1]}. Fill them up with zeros."
             )
         values = self.filters(self.loudness(samples[:, None])).abs()
         values = leaky_relu(self.norms[0](self.pool(values)))
