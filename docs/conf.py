@@ -61,6 +61,7 @@ nitpick_ignore_regex = [
 warnings.filterwarnings("ignore", module="sphinx_autodoc_typehints")
 
 
+CHINESE = "\u2018-\u201d\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"
 HIDDEN_COLON = "\ue000"
 
 
@@ -99,6 +100,12 @@ def _raised(found: re.Match[str]) -> str:
     return f":raises {f'~heedmap.errors.{name}' if hasattr(errors, name) else name}:"
 
 
+def join_chinese_lines(app: Sphinx, page: str, source: list[str]) -> None:
+    """Join lines of Chinese, between which browsers would put a blank."""
+    del app, page
+    source[0] = re.sub(f"(?<=[{CHINESE}])\n *(?=[{CHINESE}])", "", source[0])
+
+
 def name_language(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:
     """Tell browsers which pages are Chinese: fonts and screen readers go by it."""
     del app, template
@@ -110,4 +117,5 @@ def setup(app: Sphinx) -> None:
     """Hang in what docstrings need, before and after napoleon reads them, and what pages need."""
     app.connect("autodoc-process-docstring", hide_colons, priority=400)
     app.connect("autodoc-process-docstring", mend, priority=600)
+    app.connect("source-read", join_chinese_lines)
     app.connect("html-page-context", name_language)
