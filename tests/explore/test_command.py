@@ -123,7 +123,7 @@ def test_what_is_said_and_where(
         explorer.close()
 
     monkeypatch.setattr(showing, "serve", serve)
-    monkeypatch.setattr(showing, "_open", opened.append)
+    monkeypatch.setattr(showing, "open_in_browser", opened.append)
     assert main(["explore", "to be", "--model", "none", *given]) == DONE
     exposed = "--expose" in given
     assert served == [{"host": host, "port": 0, "allow_other_hosts": exposed}]

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from heedmap.cli.doctor import add_doctor
 from heedmap.cli.explore import add_explore
 from heedmap.cli.hear import add_hear
+from heedmap.cli.lesson import add_lesson
 from heedmap.cli.look import EXAMPLES, add_look
 from heedmap.cli.score import add_score
 from heedmap.cli.streams import DONE, FAILED, INTERRUPTED, WRONG_INPUT, tell
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add_explore(commands)
     add_hear(commands)
     add_score(commands)
+    add_lesson(commands)
     add_doctor(commands)
     return parser
 

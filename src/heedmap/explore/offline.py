@@ -83,6 +83,15 @@ def write_page(
     progress(f"Packing {file.name} …")
     with Explorer(scene) as explorer:
         text = _fitting(explorer, progress)
+    write_whole(file, text, force=force)
+
+
+def write_whole(file: Path, text: str, *, force: bool) -> None:
+    """Write a page at once, so that nobody ever finds a part of it.
+
+    Raises:
+        InputError: for a file that exists or cannot be written.
+    """
     temporary = file.with_name(f".heedmap-{os.getpid()}.part")
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -40,17 +40,26 @@ def page_files(folder: Path = PAGE) -> dict[str, PageFile]:
         {}
     """
     return {
-        path.relative_to(folder).as_posix(): _page_file(path)
+        path.relative_to(folder).as_posix(): page_file(path.name, path.read_bytes())
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
 
 
-def _page_file(path: Path) -> PageFile:
-    content = path.read_bytes()
+def page_file(name: str, content: bytes) -> PageFile:
+    """Return a file of the page.
+
+    Args:
+        name: Its name, whose ending says of what type it is.
+        content: What is in it.
+
+    Example:
+        >>> page_file("index.html", b"").content_type
+        'text/html; charset=utf-8'
+    """
     return PageFile(
         content,
-        _TYPES.get(path.suffix, "application/octet-stream"),
+        _TYPES.get(Path(name).suffix, "application/octet-stream"),
         f'"{hashlib.sha256(content).hexdigest()[:32]}"',
     )
 

@@ -12,37 +12,9 @@ from heedmap.explore.app import make_app
 from heedmap.explore.asgi import App, require
 from heedmap.explore.connections import bounded_connections
 from heedmap.explore.desk import Desk
-from heedmap.explore.explorer import Explorer
 from heedmap.explore.guard import Guard
 from heedmap.explore.limits import Limits
 from heedmap.explore.listening import is_everywhere, listen, own_address, own_names
-
-
-def serve(
-    explorer: Explorer,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    allow_other_hosts: bool = False,
-    announce: Callable[[str], None],
-) -> None:
-    """Serve the live map until somebody presses Ctrl-C.
-
-    Args:
-        explorer: What is shown; it is closed at the end.
-        host: The address to listen at.
-        port: The port to listen on; any free one for 0.
-        allow_other_hosts: Whether the address may be one that other machines reach.
-        announce: Called with the address to open, once the server listens.
-
-    Raises:
-        ArgumentError: for a host or a port that cannot be had.
-        MissingExtraError: if Starlette, uvicorn or httptools is not installed.
-    """
-    with Running(explorer, host=host, port=port, allow_other_hosts=allow_other_hosts) as running:
-        announce(running.url)
-        with suppress(KeyboardInterrupt):
-            running.wait()
 
 
 class Closable(Protocol):
@@ -51,6 +23,37 @@ class Closable(Protocol):
     def close(self) -> None:
         """Give back what it holds."""
         ...
+
+
+def serve(
+    explorer: Closable,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    allow_other_hosts: bool = False,
+    announce: Callable[[str], None],
+    make: Callable[[Any, Desk], App] | None = None,
+) -> None:
+    """Serve the live map, or what `make` makes, until somebody presses Ctrl-C.
+
+    Args:
+        explorer: What is shown; it is closed at the end.
+        host: The address to listen at.
+        port: The port to listen on; any free one for 0.
+        allow_other_hosts: Whether the address may be one that other machines reach.
+        announce: Called with the address to open, once the server listens.
+        make: As for `Running`.
+
+    Raises:
+        ArgumentError: for a host or a port that cannot be had.
+        MissingExtraError: if Starlette, uvicorn or httptools is not installed.
+    """
+    with Running(
+        explorer, host=host, port=port, allow_other_hosts=allow_other_hosts, make=make
+    ) as running:
+        announce(running.url)
+        with suppress(KeyboardInterrupt):
+            running.wait()
 
 
 class Running:

@@ -38,7 +38,7 @@ def explore(
     def announced(url: str) -> None:
         announce(url)
         if browser:
-            _open(url)
+            open_in_browser(url)
 
     serve(Explorer(scene), host=host, port=port, allow_other_hosts=exposed, announce=announced)
 
@@ -56,12 +56,12 @@ def show(scene: Scene) -> Any:
 
         return make_widget(Explorer(scene))
     running = Running(Explorer(scene))
-    if not _open(running.url):
+    if not open_in_browser(running.url):
         print(f"The live map: {running.url}", flush=True)
     return running
 
 
-def _open(url: str) -> bool:
+def open_in_browser(url: str) -> bool:
     """Open an address in a browser with windows, and return whether there is one.
 
     One in the terminal would take it over.

@@ -9,8 +9,10 @@ import { knobPanel, reading } from "./lesson_knobs.js";
 import { MatrixView } from "./lesson_matrix.js";
 import { meetingPicture } from "./lesson_meeting.js";
 import { question } from "./lesson_questions.js";
+import { sentenceExample } from "./lesson_sentence.js";
 import { figure, headChoice, steps } from "./lesson_steps.js";
 import { LessonStore } from "./lesson_store.js";
+import { timelineExample } from "./lesson_timeline.js";
 import { keepTheme } from "./theme.js";
 import { LANGUAGES } from "./words.js";
 
@@ -72,6 +74,7 @@ function parts(lesson) {
       ...steps(lesson),
       gaze(lesson),
       knobs(lesson),
+      examples(lesson),
       beware(lesson),
       code(lesson),
     ),
@@ -243,6 +246,19 @@ function miniature(lesson) {
     { digits: 3 },
   );
   return figure(lesson, view, "A");
+}
+
+/** @param {Lesson} lesson */
+function examples(lesson) {
+  return make(
+    "section",
+    { id: "examples" },
+    lesson.text("h2", "examples"),
+    lesson.text("p", "examples_say"),
+    sentenceExample(lesson),
+    timelineExample(lesson, "voices"),
+    timelineExample(lesson, "film"),
+  );
 }
 
 /** @param {Lesson} lesson */

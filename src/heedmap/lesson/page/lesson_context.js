@@ -18,7 +18,8 @@ const TABLES = { zh: chinese, en: english };
  * @typedef {object} Source
  * @property {import("./lesson_store.js").StartNumbers} numbers
  * @property {import("./lesson_measured.js").Measured | null} measured
- * @property {import("./lesson_sentence.js").Sentence} sentence one that was looked at before
+ * @property {Record<string, import("./lesson_sentence.js").Sentence>} sentences one for each
+ *   language, looked at before
  * @property {import("./lesson_program.js").Program | null} program null where none answers
  */
 

@@ -1,13 +1,10 @@
 /** The lesson by itself, served by the program. */
 
-import { mountLesson } from "./lesson.js";
+import { mountAlone } from "./lesson_alone.js";
+import { httpProgram } from "./lesson_program.js";
 
-const element = document.getElementById("heedmap");
-const answer = await fetch("/page/start_numbers.json");
-if (element) {
-  const wanted = new URLSearchParams(location.search).get("language");
-  const languages = [wanted ?? "", ...navigator.languages.map((name) => name.split("-")[0])];
-  const language = languages.find((name) => name === "zh" || name === "en") ?? "zh";
-  const numbers = await answer.json();
-  mountLesson(element, { numbers, measured: null, sentence: {}, program: null }, language);
-}
+const names = ["start_numbers", "sentences", "measured"];
+const [start_numbers, sentences, measured] = await Promise.all(
+  names.map(async (name) => (await fetch(`/page/${name}.json`)).json()),
+);
+mountAlone(document.getElementById("heedmap"), { start_numbers, sentences, measured }, httpProgram());

@@ -187,6 +187,50 @@ export const texts = {
   verdict_wrong: "Not quite.",
   verdict_none: "Give an answer first.",
 
+  // Real examples.
+  examples: "What it is like in real models",
+  examples_say:
+    "The numbers above were never trained. Here are trained models (the last example needs none): see where the weights really fall.",
+  needs_program:
+    "This one is computed by the program when you ask: with heedmap installed, run ~heedmap lesson~ and use the page that it opens.",
+  working: "Getting ready … The first time fetches a model, which can take minutes.",
+  working_on: "At work: {doing}",
+  no_answer: "heedmap does not answer. Is it still running?",
+  whole_map: "The whole map, all layers and heads",
+  list_comma: ", ",
+
+  sentence: "A sentence: which words look at which",
+  sentence_says:
+    "Type a sentence and choose a word: the darker, the more it is looked at. The model first cuts a sentence into **tokens**, which may be a character, a word, or half a word.",
+  sentence_field: "A sentence",
+  sentence_look: "Look",
+  tokens: "The tokens of the sentence",
+  head_name: "{kind} (layer {layer}, head {head})",
+  sentence_row: "In the head “{kind}”, “**{from}**” looks most at “**{to}**”, with {share} %.",
+  sentence_kinds: "Over this sentence the model has {all} heads: {list}.",
+  kind_count: "{kind} {count}",
+  sentence_honest:
+    "To be honest: a head named “repeated word” finds **the same characters** again, not whom a word refers to. In “The dog chased the other dog” it links the dogs although they are two. And most heads mainly look at marks such as ~<s>~ and ~</s>~: where there is nothing to look at, the budget must be spent somewhere (a “sink”).",
+
+  voices: "A recording: two people who take turns",
+  voices_says:
+    "The encoder of the speech recogniser Whisper, a frame every 0.02 seconds. Choose a moment: which moments does it look at? The coloured bars show when each of the two speaks.",
+  voices_open: "Open the recording",
+  voices_part: "speaker {name}",
+  film: "A film: shots that return",
+  film_says:
+    "There is no model here: the features of a frame are merely brightness and colour in parts of its picture, and each frame looks at frames like itself. The last shot is short; see which earlier one it recognises.",
+  film_open: "Open the film",
+  film_part: "shot {name}",
+  screen_now: "now",
+  screen_looked_at: "the frame it looks at most in another shot",
+  strip: "The weight that each moment gets; below, the parts",
+  moment: "Choose a moment",
+  no_part: "nobody speaks",
+  moment_says: "At {seconds} s ({part}), {near} % of the weight goes to what is at most 1 second away. The rest is shared so:",
+  share_of_weight: "weight",
+  share_of_time: "time",
+
   // Beware.
   beware: "What weights do not say",
   beware_1:
