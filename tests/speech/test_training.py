@@ -22,10 +22,11 @@ VOICES = {f"voice {number}": [Path(f"{number}.wav")] for number in range(12)}
 STEPS = 41
 
 
-def made_example(voices: dict[str, list[Path]], seed: str, progress: object = None) -> Example:
+def made_example(pools: list[dict[str, list[Path]]], seed: str, progress: object = None) -> Example:
     """Return voices of which half of the features are the room's, which says nothing of them."""
     del progress
     generator = torch.Generator().manual_seed(int.from_bytes(seed.encode()[-6:]))
+    (voices,) = pools
     names = sorted(voices)[:3] if int(seed[-1]) % 2 else sorted(voices)[-3:]
     whose = torch.arange(24) % 3
     centres = torch.stack(
@@ -52,7 +53,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(folder: Path, **options: object) -> Trained:
-    return train_hear(folder, VOICES, steps=STEPS, conversations=6, **options)
+    return train_hear(folder, [VOICES], steps=STEPS, conversations=6, **options)
 
 
 def held(folder: Path) -> tuple[bytes, str]:
@@ -63,7 +64,7 @@ def held(folder: Path) -> tuple[bytes, str]:
 def test_what_is_learned_serves_voices_that_were_never_heard(tmp_path: Path) -> None:
     told: list[str] = []
     trained = train_hear(
-        tmp_path / "new", VOICES, steps=110, conversations=6, seed=3, progress=told.append
+        tmp_path / "new", [VOICES], steps=110, conversations=6, seed=3, progress=told.append
     )
     assert trained.learned_loss < 0.8 * trained.identity_loss
     assert trained.steps > 0
@@ -117,7 +118,7 @@ def test_interrupted_and_resumed_it_ends_as_it_would_have(tmp_path: Path, moment
 def test_resumed_twice_and_to_more_steps(tmp_path: Path) -> None:
     train(tmp_path / "whole")
     for steps in (20, 40, STEPS, STEPS):
-        train_hear(tmp_path / "parts", VOICES, steps=steps, conversations=6, resume=True)
+        train_hear(tmp_path / "parts", [VOICES], steps=steps, conversations=6, resume=True)
     assert held(tmp_path / "whole") == held(tmp_path / "parts")
 
 
@@ -164,12 +165,12 @@ def test_where_nothing_helps_the_identity_stays(
 
 
 def test_voices_are_held_out_whole() -> None:
-    learning, held_out = split_voices(VOICES, seed=5)
+    (learning,), (held_out,) = split_voices([VOICES], seed=5)
     assert len(held_out) == 4
     assert set(learning) | set(held_out) == set(VOICES)
     assert not set(learning) & set(held_out)
-    assert split_voices(VOICES, seed=5) == (learning, held_out)
-    assert split_voices(VOICES, seed=6) != (learning, held_out)
+    assert split_voices([VOICES], seed=5) == ([learning], [held_out])
+    assert split_voices([VOICES], seed=6) != ([learning], [held_out])
 
 
 def test_truth_is_how_much_of_a_voice_is_whose() -> None:
@@ -183,8 +184,8 @@ def test_truth_is_how_much_of_a_voice_is_whose() -> None:
 
 
 def test_conversations_are_joined_by_name() -> None:
-    first = made_example(VOICES, "a 0")
-    second = made_example(VOICES, "a 1")
+    first = made_example([VOICES], "a 0")
+    second = made_example([VOICES], "a 1")
     both = joined([first, second, first])
     assert both.speakers == tuple(sorted({*first.speakers, *second.speakers}))
     size = len(first.seconds)
@@ -195,7 +196,7 @@ def test_conversations_are_joined_by_name() -> None:
 
 
 def test_the_loss_is_that_of_the_formula() -> None:
-    example = made_example(VOICES, "a 3")
+    example = made_example([VOICES], "a 3")
     units, truth = example.embeddings, example.truth
     far = (example.window[:, None] - example.window).abs() >= 4
     scores = units @ units.T / 0.1 + example.seconds.log()
@@ -215,14 +216,14 @@ def test_the_loss_is_that_of_the_formula() -> None:
         ({"steps": 0}, "steps must be 1 or more for a training; got 0"),
         ({"conversations": 0}, "conversations must be 1 or more for a training; got 0"),
         (
-            {"voices": dict(list(VOICES.items())[:5])},
-            "voices must be six or more, so that some can be held out; got 5",
+            {"pools": [VOICES, dict(list(VOICES.items())[:4])]},
+            "pools must have five voices or more, so that some can be held out; got 4",
         ),
     ],
 )
 def test_what_makes_no_sense(tmp_path: Path, given: dict, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
-        train_hear(tmp_path, **({"voices": VOICES} | given))
+        train_hear(tmp_path, **({"pools": [VOICES]} | given))
     assert not list(tmp_path.iterdir())
 
 
@@ -248,4 +249,4 @@ def test_folders_that_hold_something_else(tmp_path: Path) -> None:
 def test_voices_of_which_no_conversation_can_be_made() -> None:
     clips = {"a": [torch.zeros(16_000)], "b": [torch.zeros(16_000)]}
     with pytest.raises(ArgumentError, match="voices must have clips of"):
-        make_example(clips, "0")
+        make_example([clips], "0")

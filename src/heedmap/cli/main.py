@@ -14,6 +14,7 @@ from heedmap.cli.lesson import add_lesson
 from heedmap.cli.look import EXAMPLES, add_look
 from heedmap.cli.score import add_score
 from heedmap.cli.streams import DONE, FAILED, INTERRUPTED, WRONG_INPUT, tell
+from heedmap.cli.train import add_train
 from heedmap.errors import ArgumentError, HeedmapError
 
 
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     add_explore(commands)
     add_hear(commands)
     add_score(commands)
+    add_train(commands)
     add_lesson(commands)
     add_doctor(commands)
     return parser

@@ -23,6 +23,10 @@ OVERLAP_SHARES = (0.0, 0.05, 0.1, 0.2)
 NOISE_SNR_DB = (None, 30.0, 20.0, 15.0)
 _DRAWS = 5
 
+Voiced = Mapping[str, Sequence[Path]]
+"""Clips of each speaker, who have names. All are recorded in one way, so that it does not tell them
+apart: at the telephone, or not."""
+
 SHARING_WINDOWS = -(-WINDOW_FRAMES // STEP_FRAMES)
 """Windows that are nearer to each other than so many have sound in common."""
 
@@ -37,6 +41,7 @@ class Example:
         window: In which window it was heard.
         truth: How much of it each speaker says; rows add up to 1, or to 0 where nobody speaks.
         speakers: Their names.
+        pool: Where these speakers come from; only conversations of one pool are comparable.
     """
 
     embeddings: Float[Tensor, "voices features"]
@@ -44,16 +49,19 @@ class Example:
     window: Int[Tensor, " voices"]
     truth: Float[Tensor, "voices speakers"]
     speakers: tuple[str, ...]
+    pool: int = 0
 
 
-def example_of(activity: LocalActivity, voices: Voices, turns: Sequence[Turn]) -> Example:
+def example_of(
+    activity: LocalActivity, voices: Voices, turns: Sequence[Turn], pool: int = 0
+) -> Example:
     """Return the voices of a conversation with how much of each is truly whose.
 
     >>> activity = LocalActivity(torch.tensor([0]), torch.ones(1, 589, 3).bool(), 10.0)
     >>> one = torch.zeros(1, dtype=torch.long)
     >>> voices = Voices(torch.ones(1, 192), one, one, torch.ones(1), torch.tensor([[0.0, 10.0]]))
     >>> example_of(activity, voices, [Turn(0, 9, "a"), Turn(8, 9, "b")]).truth
-    tensor([[0.8999, 0.1001]])
+    tensor([[0.9002, 0.0998]])
     """
     speakers = tuple(sorted({turn.speaker for turn in turns}))
     length = activity.active.shape[1]
@@ -70,11 +78,11 @@ def example_of(activity: LocalActivity, voices: Voices, turns: Sequence[Turn]) -
         heard = activity.active[window, :, local].float()
         truth[voice] = heard @ said[start : start + length]
     truth /= truth.sum(1, keepdim=True).clamp(min=1)
-    return Example(voices.embeddings, voices.seconds, voices.window, truth, speakers)
+    return Example(voices.embeddings, voices.seconds, voices.window, truth, speakers, pool)
 
 
 def joined(examples: Sequence[Example]) -> Example:
-    """Return several conversations as one, in which who has one name is one speaker."""
+    """Return several conversations of one pool as one; who has one name is one speaker."""
     speakers = tuple(sorted({name for example in examples for name in example.speakers}))
     truths, windows, first = [], [], 0
     for example in examples:
@@ -89,6 +97,7 @@ def joined(examples: Sequence[Example]) -> Example:
         torch.cat(windows),
         torch.cat(truths),
         speakers,
+        examples[0].pool,
     )
 
 
@@ -97,13 +106,12 @@ def others(example: Example) -> Bool[Tensor, "voices voices"]:
     return (example.window[:, None] - example.window).abs() >= SHARING_WINDOWS
 
 
-def make_example(
-    voices: Mapping[str, Sequence[Path]], seed: str, progress: Progress | None = None
-) -> Example:
+def make_example(pools: Sequence[Voiced], seed: str, progress: Progress | None = None) -> Example:
     """Return the example of one conversation, the same for the same seed.
 
     Args:
-        voices: Clips of each speaker; two to four of them take part.
+        pools: Clips of each speaker. Two to four speakers of one pool take part; larger pools come
+            up more often.
         seed: Chooses all that is drawn.
         progress: Called with one line of text before something slow begins.
 
@@ -115,6 +123,8 @@ def make_example(
     """
     drawn = random.Random(seed)
     for attempt in range(_DRAWS):
+        (pool,) = drawn.choices(range(len(pools)), [len(pool) for pool in pools])
+        voices = pools[pool]
         names = drawn.sample(sorted(voices), min(drawn.choice(SPEAKERS), len(voices)))
         try:
             talk = simulate(
@@ -130,7 +140,7 @@ def make_example(
                 raise
             continue
         activity, heard = make_voices([talk.samples], progress=progress)
-        example = example_of(activity, heard, talk.turns)
+        example = example_of(activity, heard, talk.turns, pool)
         if len(example.seconds):
             return example
     raise ArgumentError(f"voices must be heard as speech; got none in {_DRAWS} conversations.")

@@ -10,7 +10,7 @@ learned helps them, the projections stay the identity.
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 from heedmap.attention import attention
 from heedmap.errors import ArgumentError, InputError
 from heedmap.models.packages import Progress
-from heedmap.speech.examples import Example, joined, make_example, others
+from heedmap.speech.examples import Example, Voiced, joined, make_example, others
 from heedmap.speech.files import write_at_once
 from heedmap.speech.linking import TEMPERATURE
 from heedmap.speech.projections import Projections, write_atomically
@@ -71,7 +71,7 @@ class Trained:
 
 def train_hear(
     output: Path,
-    voices: Mapping[str, Sequence[Path]],
+    pools: Sequence[Voiced],
     *,
     seed: int = 0,
     steps: int = STEPS,
@@ -87,7 +87,7 @@ def train_hear(
 
     Args:
         output: The folder; it is made if it is not there.
-        voices: Clips of each speaker, at least six. Three in ten are held out.
+        pools: Clips of each speaker, of at least five in each pool. Three in ten are held out.
         seed: Chooses all that is drawn.
         steps: How many steps to train.
         conversations: How many to train on; a third as many are made of the voices held out.
@@ -106,8 +106,9 @@ def train_hear(
     for name, number in (("steps", steps), ("conversations", conversations)):
         if number < 1:
             raise ArgumentError(f"{name} must be 1 or more for a training; got {number}.")
-    learning, held_out = split_voices(voices, seed)
-    recipe = {"seed": seed, "conversations": conversations, "voices": sorted(voices)}
+    learning, held_out = split_voices(pools, seed)
+    names = [sorted(pool) for pool in pools]
+    recipe = {"seed": seed, "conversations": conversations, "voices": names}
     _open_folder(output, recipe, resume)
     examples = [
         [
@@ -121,26 +122,27 @@ def train_hear(
     ]
     run = _Run(output, examples[0], examples[1], seed)
     run.go(steps, progress)
-    return run.finish(tuple(sorted(held_out)))
+    return run.finish(tuple(sorted(name for pool in held_out for name in pool)))
 
 
-def split_voices(
-    voices: Mapping[str, Sequence[Path]], seed: int
-) -> tuple[dict[str, Sequence[Path]], dict[str, Sequence[Path]]]:
-    """Return the voices to learn from, and those that are held out.
+def split_voices(pools: Sequence[Voiced], seed: int) -> tuple[list[Voiced], list[Voiced]]:
+    """Return the voices to learn from, and those that are held out, pool by pool.
 
     Raises:
-        ArgumentError: for fewer than six.
+        ArgumentError: for fewer than five in a pool.
     """
-    if len(voices) < 6:
-        raise ArgumentError(
-            f"voices must be six or more, so that some can be held out; got {len(voices)}."
-        )
-    names = random.Random(f"{seed} held out").sample(
-        sorted(voices), round(HELD_OUT_SHARE * len(voices))
-    )
-    learning = {name: clips for name, clips in voices.items() if name not in names}
-    return learning, {name: voices[name] for name in names}
+    learning, held_out = [], []
+    drawn = random.Random(f"{seed} held out")
+    for pool in pools:
+        if len(pool) < 5:
+            raise ArgumentError(
+                "pools must have five voices or more, so that some can be held out; got "
+                f"{len(pool)}."
+            )
+        names = drawn.sample(sorted(pool), round(HELD_OUT_SHARE * len(pool)))
+        learning.append({name: clips for name, clips in pool.items() if name not in names})
+        held_out.append({name: pool[name] for name in names})
+    return learning, held_out
 
 
 class Loss(NamedTuple):
@@ -224,7 +226,9 @@ class _Run:
     def _learn(self) -> None:
         # Drawn anew in each step, so that no state but the step's number has to be kept.
         drawn = random.Random(f"{self._seed} step {self._step}")
-        example = joined(drawn.sample(self._learning, min(JOINED, len(self._learning))))
+        pool = drawn.choice(self._learning).pool
+        alike = [example for example in self._learning if example.pool == pool]
+        example = joined(drawn.sample(alike, min(JOINED, len(alike))))
         self._optimizer.zero_grad()
         loss = loss_of(self._projections, example).total
         loss.backward()
@@ -308,15 +312,13 @@ def _open_folder(folder: Path, recipe: dict[str, Any], resume: bool) -> None:
     write_at_once(path, text)
 
 
-def _kept_example(
-    path: Path, voices: Mapping[str, Sequence[Path]], seed: int, progress: Progress
-) -> Example:
+def _kept_example(path: Path, pools: Sequence[Voiced], seed: int, progress: Progress) -> Example:
     """Return the example of a conversation, made unless it is there."""
     if path.exists():
         held = _loaded(path, EXAMPLE_FORM)
         return Example(**held["example"])
     progress(f"Makes and hears conversation {path.stem} …")
-    example = make_example(voices, f"{seed} {path.stem}", progress)
+    example = make_example(pools, f"{seed} {path.stem}", progress)
     write_atomically({"form": EXAMPLE_FORM, "example": vars(example)}, path)
     return example
 
