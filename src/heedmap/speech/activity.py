@@ -1,5 +1,6 @@
 """Who of the speakers of a window is heard in each of its frames."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -60,7 +61,7 @@ class LocalActivity:
 
 def frames_within(seconds: float) -> int:
     """Return how many frames begin within the first so many seconds."""
-    return max(0, round((seconds - FIRST_FRAME_SECONDS) / FRAME_SECONDS + 0.5))
+    return max(0, math.ceil((seconds - FIRST_FRAME_SECONDS) / FRAME_SECONDS))
 
 
 class ActivityMaker:

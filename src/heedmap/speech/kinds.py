@@ -37,7 +37,7 @@ class FrameKinds:
     Attributes:
         background: Neither speech nor music.
         speech: Somebody speaks, or sings.
-        music: Music plays, or somebody sings.
+        music: Music plays.
         overlap: Two or more speak at once.
     """
 
@@ -96,7 +96,7 @@ class KindMaker:
         frames = math.ceil(activity.duration_seconds / KIND_SECONDS - 1e-6)
         heard = torch.cat([torch.zeros(0, len(KINDS)), *self._pieces])
         voice = _in_frames(heard[:, :2].amax(1), frames)
-        music = _in_frames(_smoothed(heard[:, 1:].amax(1)), frames) >= MUSIC_THRESHOLD
+        music = _in_frames(_smoothed(heard[:, 2]), frames) >= MUSIC_THRESHOLD
         speech_share, overlap_share = _shares(activity, frames)
         speech = (speech_share + voice) / 2 >= SPEECH_THRESHOLD
         overlap = speech & (overlap_share >= OVERLAP_THRESHOLD)

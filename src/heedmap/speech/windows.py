@@ -55,8 +55,9 @@ class Stretch:
 def stretches(blocks: Iterable[Float[Tensor, " samples"]]) -> Iterator[Stretch]:
     """Yield the windows of a sound, `WINDOWS_AT_ONCE` at a time, whatever its blocks are.
 
-    A window begins every `STEP_FRAMES`; one more, nearer to its forerunner, ends with the sound. A
-    sound that is shorter than a window is one window. Nothing comes of no samples.
+    A window begins every `STEP_FRAMES`; one more, nearer to its forerunner, ends with the sound, so
+    that the last stretch has up to two windows more. A sound that is shorter than a window is one
+    window. Nothing comes of no samples.
 
     Args:
         blocks: The sound at 16 kHz, piece by piece; a piece may be of any length.
@@ -71,10 +72,11 @@ def stretches(blocks: Iterable[Float[Tensor, " samples"]]) -> Iterator[Stretch]:
     for block in blocks:
         pieces.append(block)
         held += len(block)
-        if held <= stretch_samples:
+        # What is left must be enough for a whole window.
+        if held < stretch_samples + step_samples:
             continue
         samples = torch.cat(pieces)
-        while len(samples) > stretch_samples:
+        while len(samples) >= stretch_samples + step_samples:
             yield Stretch(start_frame, samples[:stretch_samples], regular, stretch_samples)
             start_frame += WINDOWS_AT_ONCE * STEP_FRAMES
             samples = samples[WINDOWS_AT_ONCE * step_samples :]
