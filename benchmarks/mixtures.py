@@ -1,6 +1,8 @@
 """Conversations made of packaged voices, and what is heard in them.
 
-Those that figures are reported on and those that settings are chosen by share no voice and no seed.
+Those that figures are reported on and those that settings are chosen by share no clip and no seed.
+Two thirds of the latter are of other voices; the rest are of the same actors, in every other level
+of the game. Nothing is trained on these.
 """
 
 import itertools
@@ -36,13 +38,17 @@ class Mixture:
     voices: tuple[str, ...]
     overlap: float
     seed: int
+    is_reported: bool = True
     music_db: float | None = None
 
     def made(self) -> Conversation:
         music = {}
         if self.music_db is not None:
             music = {"music": packaged_music(print), "music_snr_db": self.music_db}
-        voices = packaged_voices(self.voices, print)
+        voices = {
+            name: _of_levels(clips, self.is_reported) if name in REPORTED_VOICES else clips
+            for name, clips in packaged_voices(self.voices, print).items()
+        }
         return simulate(
             voices, seconds=SECONDS, overlap_share=self.overlap, seed=self.seed, **music
         )
@@ -59,16 +65,16 @@ class HeardMixture:
 
 def reported() -> list[Mixture]:
     """Return conversations of acted voices: three seeds by speakers and overlap."""
-    return list(_crossed([tuple(REPORTED_VOICES)] * 3, REPORTED_SEEDS))
+    return list(_crossed([tuple(REPORTED_VOICES)] * 3, REPORTED_SEEDS, is_reported=True))
 
 
 def development() -> list[Mixture]:
-    """Return conversations of other voices: of the telephone, and of minor parts of the game.
+    """Return conversations to choose by: of acted voices, of minor parts, of the telephone.
 
     Voices of one conversation have one bandwidth, so that it does not tell them apart.
     """
-    telephone = tuple(TELEPHONE_VOICES)
-    return list(_crossed([telephone, tuple(MINOR_VOICES), telephone], DEVELOPMENT_SEEDS))
+    pools = [tuple(REPORTED_VOICES), tuple(MINOR_VOICES), tuple(TELEPHONE_VOICES)]
+    return list(_crossed(pools, DEVELOPMENT_SEEDS, is_reported=False))
 
 
 def with_music(seeds: Iterable[int] = REPORTED_SEEDS) -> list[Mixture]:
@@ -76,21 +82,31 @@ def with_music(seeds: Iterable[int] = REPORTED_SEEDS) -> list[Mixture]:
     names = tuple(REPORTED_VOICES)
     return [
         Mixture(
-            tuple(random.Random(seed).sample(names, MUSIC_SPEAKERS)), MUSIC_OVERLAP, seed, level
+            tuple(random.Random(seed).sample(names, MUSIC_SPEAKERS)),
+            MUSIC_OVERLAP,
+            seed,
+            music_db=level,
         )
         for level, seed in itertools.product(MUSIC_DB, seeds)
     ]
 
 
-def _crossed(pools: list[tuple[str, ...]], seeds: Iterable[int]) -> Iterator[Mixture]:
+def _crossed(
+    pools: list[tuple[str, ...]], seeds: Iterable[int], *, is_reported: bool
+) -> Iterator[Mixture]:
     for speakers, overlap in itertools.product(SPEAKERS, OVERLAPS):
         for seed, pool in zip(seeds, pools, strict=True):
             # Of the same seed for each number of speakers and each overlap other voices and clips.
             own_seed = seed * 1000 + speakers * 100 + round(overlap * 100)
-            names = random.Random(own_seed).sample(
-                pool if len(pool) >= speakers else pools[0], speakers
-            )
-            yield Mixture(tuple(names), overlap, own_seed)
+            enough = pool if len(pool) >= speakers else tuple(TELEPHONE_VOICES)
+            names = random.Random(own_seed).sample(enough, speakers)
+            yield Mixture(tuple(names), overlap, own_seed, is_reported)
+
+
+def _of_levels(clips: list[Path], is_odd: bool) -> list[Path]:
+    """Return the clips of every other level of the game, in the order of their names."""
+    levels = sorted({clip.parent.parent.name for clip in clips})
+    return [clip for clip in clips if levels.index(clip.parent.parent.name) % 2 == is_odd]
 
 
 def heard(mixtures: list[Mixture], folder: Path | None) -> list[HeardMixture]:

@@ -153,7 +153,7 @@ REPORTED_VOICES: dict[str, PackagedVoice] = {
     "Dutch small fish": PackagedVoice((_DUTCH,), _SMALL_FISH),
     "Dutch big fish": PackagedVoice((_DUTCH,), _BIG_FISH),
 }
-"""Voices that figures are reported on, and that nothing is trained on or chosen by."""
+"""Voices that figures are reported on, and that nothing is trained on."""
 
 TELEPHONE_VOICES: dict[str, PackagedVoice] = {
     "Allison Smith": PackagedVoice((_ENGLISH, _SPANISH), _ANNOUNCED),
