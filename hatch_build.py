@@ -30,8 +30,13 @@ class Kernels(BuildHookInterface):
         """Compile, and put what came of it into the wheel."""
         del version
         root = Path(self.root)
-        shutil.rmtree(root / BUILT, ignore_errors=True)
-        made = [name for name in self.sets() if self.compile(root, name)]
+        sets, compiler = self.sets(), self.compiler()
+        if sets and not compiler:
+            self.app.display_warning("heedmap: no C++ compiler was found; without own kernels")
+        made = [name for name in sets if compiler and self.compile(root, compiler, name)]
+        for old in (root / BUILT).glob("*"):
+            if old.stem.removeprefix("attend-") not in made:
+                old.unlink()
         if made:
             self.app.display_info(f"heedmap: compiled kernels for {', '.join(made)}")
             build_data["artifacts"].append(f"{BUILT.as_posix()}/*")
@@ -46,19 +51,25 @@ class Kernels(BuildHookInterface):
             return {}
         return SETS.get(platform.machine(), {})
 
-    def compile(self, root, name):
-        """Compile for one instruction set; return whether that worked."""
-        compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-        if not compiler:
-            self.app.display_warning("heedmap: no C++ compiler was found; without own kernels")
-            return False
+    def compiler(self):
+        """Return the command that compiles C++, None where there is none."""
+        return os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+
+    def compile(self, root, compiler, name):
+        """Compile for one instruction set; return whether that worked.
+
+        The file takes the place of an older one at once, for that may be in use.
+        """
         (root / BUILT).mkdir(exist_ok=True)
         target = root / BUILT / f"attend-{name}.so"
+        part = target.with_suffix(".part")
         machine = [f"-march={name}", *SETS[platform.machine()][name]]
         sources = sorted(map(str, (root / SOURCE).glob("*.cpp")))
-        command = [*compiler.split(), *FLAGS, *machine, "-o", str(target), *sources]
+        command = [*compiler.split(), *FLAGS, *machine, "-o", str(part), *sources]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            target.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
             self.app.display_warning(f"heedmap: {name} could not be compiled:\n{done.stderr}")
-        return done.returncode == 0
+            return False
+        part.replace(target)
+        return True
