@@ -74,7 +74,7 @@ static void one_round() {
     if (heedmap_forward(&p, output.data(), normalizer.data())) std::abort();
 
     const int64_t down = between(1, (int)queries), across = between(1, (int)keys);
-    const int64_t top = between(0, (int)std::min<int64_t>(9, keys));
+    const int64_t top = perhaps() ? between(1, (int)std::min<int64_t>(9, keys)) : 0;
     const int64_t first_matrix = between(0, (int)(batch * heads) - 1);
     const int64_t matrices = between(1, (int)(batch * heads - first_matrix)), some = matrices * queries;
     std::vector<float> received(matrices * keys), entropy(some), weights(some * top);

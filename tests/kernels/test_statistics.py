@@ -144,7 +144,54 @@ def test_with_the_output_all_is_the_same_to_the_bit(
         found = native.attend(problem, value, wanted)
         assert torch.equal(found[0], output)
         assert torch.equal(found[1], normalizer)
-        assert same(found[2], native.statistics(problem, normalizer.flatten(0, 1), wanted))
+        if top or not kept_keys:
+            assert same(found[2], native.statistics(problem, normalizer.flatten(0, 1), wanted))
+
+
+def error(found: Found, exact: Found) -> float:
+    """Return the root of the mean square of all differences."""
+    pairs = zip(found, exact, strict=True)
+    parts = [(a - b).flatten() for a, b in pairs if a is not None and b is not None]
+    return float(torch.cat(parts).square().mean().sqrt())
+
+
+@pytest.mark.parametrize("offset", [0.0, 20.0])
+def test_weights_that_were_kept_are_as_exact_as_those_made_again(offset: float) -> None:
+    """Without `top`, what is kept of a block of rows are its weights, before they are divided."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 1, 4, 1000, 32)
+    # The same is added to all scores, and taken away by the softmax.
+    query[..., 0], key[..., 0] = offset, 5.0
+    given = [query, key, value]
+    problems = [
+        make_problem(
+            *(t.to(dtype) for t in given),
+            mask=Causal(),
+            scale=None,
+            soft_cap=None,
+            bias=None,
+            sinks=None,
+        )[0]
+        for dtype in (torch.float32, torch.float64)
+    ]
+    wanted = everything(problems[0], 0, rows=50, columns=60)
+    _, normalizer, kept = native.attend(problems[0], value, wanted)
+    again = native.statistics(problems[0], normalizer.flatten(0, 1), wanted)
+    assert wanted.bins is not None
+    weights = AttentionMap.from_factors(
+        problems[1].query, problems[1].key, mask=Causal()
+    ).to_dense()
+    dense = AttentionMap.from_weights(weights.flatten(0, 1))
+    size = [int(numbers[-1]) + 1 for numbers in wanted.bins]
+    exact = Found(
+        dense.received(),
+        dense.entropy(),
+        None,
+        None,
+        dense.pool(*size, "sum"),
+        dense.pool(*size, "max"),
+    )
+    assert error(kept, exact) <= error(again, exact)
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-3, 30.0])

@@ -187,7 +187,7 @@ def attends(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim
 
 
 KEPT_KEYS = 100_000
-"""Up to how many keys `attend` keeps the scores of a block of rows; beyond, it makes them twice.
+"""Up to how many keys `attend` keeps a block of rows; beyond, it makes it twice.
 
 To keep them is the faster way at 100,000 keys still, by 16 %, but each thread needs 20 MB then.
 """
@@ -202,10 +202,12 @@ def attend(
 ]:
     """Return the output, the log-normaliser, and statistics of the weights, all in one pass.
 
-    All are the same to the bit as from `forward` and `statistics`.
+    Output and log-normaliser are the same to the bit as from `forward`. So are the statistics as
+    from `statistics` where the strongest keys are among them; else they are made of weights that
+    were kept, and as exact as those.
 
     Cost: O(visible pairs) time; memory of the answers, and for each thread of `received` and of
-    the scores of a block of rows: 192 bytes for each key with AVX-512, 96 with AVX2.
+    a block of rows: 192 bytes for each key with AVX-512, 96 with AVX2.
     """
     batch, heads, queries, keys = problem.extent
     output = torch.empty((batch, heads, queries, value.shape[-1]))

@@ -61,12 +61,13 @@ class Backward {
                 score<N, TALL>(value + c * stride, stride, upward_.data, p.value_width, d_scores_.data + c * WIDE);
             for (; c < size; ++c)
                 score<N, 1>(value + c * stride, stride, upward_.data, p.value_width, d_scores_.data + c * WIDE);
-            for (c = 0; c < size; ++c)
-                for (int n = 0; n < N; ++n) {
-                    const int at = c * WIDE + n;
-                    tile[at] = power_of_two((tile[at] - anchor_[n]) * unit);
-                    d_scores_.data[at] = tile[at] * (d_scores_.data[at] - slope_[n]);
+            for (int n = 0; n < N; ++n) {
+                weigh(tile + n, anchor_[n], unit, size, tile + n);
+                for (c = 0; c < size; ++c) {
+                    Vec& rise = d_scores_.data[c * WIDE + n];
+                    rise = tile[c * WIDE + n] * (rise - slope_[n]);
                 }
+            }
             const float* key = rows.key + from * p.key_strides[2];
             int64_t i = 0;
             for (; i + TALL <= p.width; i += TALL)

@@ -55,7 +55,7 @@ class Picture {
     }
 
     template <int N>
-    void add(const Vec* tile, int64_t from, int size) {
+    void add(const Vec* tile, const Vec* share, int64_t from, int size) {
         const int32_t* bins = s.column_bins + from;
         for (int c = 0; c < size;) {
             const int32_t bin = bins[c];
@@ -65,7 +65,7 @@ class Picture {
             if (bin / LANES != group_) enter<N>(bin / LANES);
             for (int n = 0; n < N; ++n) {
                 Vec& cell = waiting_.data[n * LANES + bin % LANES];
-                cell = How::of(cell, found[n]);
+                cell = How::of(cell, found[n] * share[n]);
             }
         }
     }
@@ -241,26 +241,30 @@ class Gathered {
     template <int N>
     void add(Vec* tile, int64_t from, int size, float* received) {
         // Each tile has a sum of its own: thousands of small terms would be lost one by one.
-        Vec entropy[N] = {};
-        for (int c = 0; c < size; ++c)
-            for (int n = 0; n < N; ++n) {
-                Vec& cell = tile[c * WIDE + n];
-                const Vec power = (cell - anchor_[n]) * unit_;
-                cell = power_of_two(power);
-                // A weight of 0 has no part in the entropy, and 0 · -inf is not a number.
-                entropy[n] -= cell * larger(all(-127.0f), power);
-            }
-        for (int n = 0; n < N; ++n) entropy_[n] += entropy[n];
-        if (received) add_received<N>(tile, size, received + from);
-        if (sums) sums.template add<N>(tile, from, size);
-        if (maxima) maxima.template add<N>(tile, from, size);
+        for (int n = 0; n < N; ++n) {
+            const Totals sum = weigh(tile + n, anchor_[n], unit_, size, tile + n);
+            entropy_[n] -= sum.exponents;
+        }
+        const Vec whole[WIDE] = {all(1), all(1), all(1)};
+        add_weights<N>(tile, whole, from, size, received);
         if (top) top.add<N>(tile, from, size);
+    }
+
+    // Takes in a tile of what are weights when each row is multiplied by its share; not for `top`,
+    // where weights that are equal must be so to the last bit, nor for the entropy.
+    template <int N>
+    void add_weights(const Vec* tile, const Vec* share, int64_t from, int size, float* received) {
+        if (received) add_received<N>(tile, share, size, received + from);
+        if (sums) sums.template add<N>(tile, share, from, size);
+        if (maxima) maxima.template add<N>(tile, share, from, size);
+    }
+
+    void write_entropy(const Rows& rows) {
+        for (int r = 0; r < rows.count; ++r) s.entropy[line_ + r] = ((float*)entropy_)[r] * LN_2;
     }
 
     template <int N>
     void finish(const Rows& rows, float* sum_edges, float* maximum_edges) {
-        for (int r = 0; s.entropy && r < rows.count; ++r)
-            s.entropy[line_ + r] = ((float*)entropy_)[r] * LN_2;
         if (sums) sums.template finish<N>(sum_edges);
         if (maxima) maxima.template finish<N>(maximum_edges);
         if (top) top.finish(line_, rows.count);
@@ -272,21 +276,21 @@ class Gathered {
 
   private:
     template <int N>
-    void add_received(const Vec* tile, int size, float* received) {
+    void add_received(const Vec* tile, const Vec* share, int size, float* received) {
         int c = 0;
         for (; c + LANES <= size; c += LANES) {
             Vec lines[LANES];
-            for (int i = 0; i < LANES; ++i) lines[i] = over_rows<N>(tile + (c + i) * WIDE);
+            for (int i = 0; i < LANES; ++i) lines[i] = over_rows<N>(tile + (c + i) * WIDE, share);
             Loose& sum = *(Loose*)(received + c);
             sum += sums_of(lines);
         }
-        for (; c < size; ++c) received[c] += sum_of(over_rows<N>(tile + c * WIDE));
+        for (; c < size; ++c) received[c] += sum_of(over_rows<N>(tile + c * WIDE, share));
     }
 
     template <int N>
-    static Vec over_rows(const Vec* cells) {
-        Vec sum = cells[0];
-        for (int n = 1; n < N; ++n) sum += cells[n];
+    static Vec over_rows(const Vec* cells, const Vec* share) {
+        Vec sum = cells[0] * share[0];
+        for (int n = 1; n < N; ++n) sum += cells[n] * share[n];
         return sum;
     }
 

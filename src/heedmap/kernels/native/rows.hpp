@@ -64,6 +64,31 @@ inline void gather(const float* value, int64_t stride, const Vec* weight, int co
         for (int n = 0; n < N; ++n) out[m * WIDE + n] += sum[m][n];
 }
 
+struct Totals {
+    Vec weights{}, exponents{};  // the sum of weights, and that of weight times exponent
+};
+
+// Makes weights 2^((score - anchor) · unit) of a tile's scores of one vector of rows.
+inline Totals weigh(const Vec* scores, Vec anchor, Vec unit, int size, Vec* weights) {
+    constexpr int TOGETHER = 2;
+    Totals sum;
+    const auto step = [&](int c, auto together) {
+        constexpr int G = together;
+        Vec x[G], w[G];
+        for (int g = 0; g < G; ++g) x[g] = (scores[(c + g) * WIDE] - anchor) * unit;
+        powers_of_two<G>(x, w);
+        for (int g = 0; g < G; ++g) {
+            weights[(c + g) * WIDE] = w[g], sum.weights += w[g];
+            // A weight of 0 has no part in it, and its exponent is not -inf but -127.
+            sum.exponents += w[g] * x[g];
+        }
+    };
+    int c = 0;
+    for (; c + TOGETHER <= size; c += TOGETHER) step(c, std::integral_constant<int, TOGETHER>());
+    for (; c < size; ++c) step(c, std::integral_constant<int, 1>());
+    return sum;
+}
+
 // A block of rows of one matrix, and a tile of their scores.
 class Rows {
   public:

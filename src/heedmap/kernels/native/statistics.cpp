@@ -10,8 +10,9 @@ namespace {
 class Pass {
   public:
     Pass(const HeedmapProblem& problem, const HeedmapStatistics& wanted, float* output, bool keeps)
-        : p(problem), s(wanted), output_(output), keeps_(keeps), rows_(p), gathered_(p, s), softmax_(p),
-          kept_(keeps ? p.keys * WIDE : 0) {}
+        : p(problem), s(wanted), output_(output), keeps_(keeps), keeps_weights_(keeps && !s.top),
+          rows_(p), gathered_(p, s), softmax_(p), kept_(keeps ? p.keys * WIDE : 0),
+          most_(keeps_weights_ ? (p.keys / KEYS + 1) * WIDE : 0) {}
 
     void run(int64_t matrix, int64_t row, float* received, float* sum_edges, float* maximum_edges) {
         const int64_t number = s.first_matrix + matrix;
@@ -28,10 +29,17 @@ class Pass {
         gathered_.begin(rows_, matrix);
         for (int64_t from = rows_.from_key; from < rows_.to_key; from += KEYS) {
             const int size = (int)std::min<int64_t>(KEYS, rows_.to_key - from);
-            Vec* tile = keeps_ ? kept(from) : rows_.scores(from, size);
-            gathered_.add<N>(tile, from, size, received);
+            if (keeps_weights_) {
+                softmax_.share(rows_, most(from));
+                gathered_.add_weights<N>(kept(from), most(from), from, size, received);
+            } else {
+                gathered_.add<N>(keeps_ ? kept(from) : rows_.scores(from, size), from, size, received);
+            }
         }
         gathered_.finish<N>(rows_, sum_edges, maximum_edges);
+        if (!s.entropy) return;
+        if (keeps_weights_) softmax_.write_entropy(rows_, s.entropy + matrix * p.queries + rows_.start);
+        else gathered_.write_entropy(rows_);
     }
 
     template <int N>
@@ -40,23 +48,30 @@ class Pass {
         for (int64_t from = rows_.from_key; from < rows_.to_key; from += KEYS) {
             const int size = (int)std::min<int64_t>(KEYS, rows_.to_key - from);
             Vec* room = rows_.tile();
-            const Vec* scores = rows_.scores(from, size, keeps_ ? kept(from) : room);
-            softmax_.add<N>(rows_, scores, room, from, size);
+            if (keeps_weights_) {
+                softmax_.add<N, true>(rows_, rows_.scores(from, size), kept(from), from, size);
+                std::copy_n(softmax_.most(), N, most(from));
+            } else {
+                const Vec* scores = rows_.scores(from, size, keeps_ ? kept(from) : room);
+                softmax_.add<N>(rows_, scores, room, from, size);
+            }
         }
         const int64_t line = matrix * p.queries + rows_.start;
         softmax_.finish(rows_, output_ + line * p.value_width, s.log_normalizer + line);
     }
 
     Vec* kept(int64_t from) { return kept_.data + (from - rows_.from_key) * WIDE; }
+    Vec* most(int64_t from) { return most_.data + (from - rows_.from_key) / KEYS * WIDE; }
 
     const HeedmapProblem& p;
     const HeedmapStatistics& s;
     float* output_;
-    const bool keeps_;
+    const bool keeps_, keeps_weights_;
     Rows rows_;
     Gathered gathered_;
     Softmax softmax_;
-    Buffer<Vec> kept_;
+    Buffer<Vec> kept_;  // scores or weights of a block of rows
+    Buffer<Vec> most_;  // what the weights of each tile are relative to
 };
 
 }  // namespace
@@ -65,8 +80,8 @@ class Pass {
 using namespace heedmap;
 
 // Writes the statistics that are asked for, and where `output` is given also the output and the
-// log-normaliser. With `keeps`, each thread keeps the scores of a block of rows in between, else
-// they are made twice. Every thread has its share of the blocks whoever is faster, so that sums come
+// log-normaliser. With `keeps`, each thread keeps the weights of a block of rows in between (or their
+// scores, where `top` is asked for), else they are made twice. Every thread has its share of the blocks whoever is faster, so that sums come
 // out the same every time. Returns 0, or 1 if there is no memory.
 extern "C" int heedmap_statistics(const HeedmapProblem* problem, const HeedmapStatistics* statistics,
                                   float* output, int keeps) {

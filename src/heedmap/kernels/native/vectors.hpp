@@ -84,20 +84,25 @@ inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 inline Vec smaller(Vec a, Vec b) { return a < b ? a : b; }
 #endif
 
-// 2^x for x up to 127, exactly 0 from below -126.5; NaN stays NaN. (Polynomial: minimax on [-1/2, 1/2].)
-inline Vec power_of_two(Vec x) {
+// 2^x for G vectors with x up to 127, exactly 0 from below -126.5, where x becomes -127; NaN stays NaN.
+// Several side by side, for each step waits for the one before. (Polynomial: minimax on [-1/2, 1/2].)
+template <int G>
+inline void powers_of_two(Vec* x, Vec* power) {
     // Added to x, it leaves round(x) + 127 in the last bits: the exponent of a float, and 0 for -127.
     const Vec shift = all(12582912.0f + 127.0f);
-    const Vec bounded = larger(all(-127.0f), x), shifted = bounded + shift;
-    const Vec rest = bounded - (shifted - shift);
-    Vec p = all(1.535336188319500e-4f);
-    p = p * rest + all(1.339887440266574e-3f);
-    p = p * rest + all(9.618437357674640e-3f);
-    p = p * rest + all(5.550332471162809e-2f);
-    p = p * rest + all(2.402264791363012e-1f);
-    p = p * rest + all(6.931472028550421e-1f);
-    p = p * rest + all(1.0f);
-    return p * (Vec)((Ints)shifted << 23);
+    Vec shifted[G], rest[G];
+    for (int g = 0; g < G; ++g) x[g] = larger(all(-127.0f), x[g]), shifted[g] = x[g] + shift;
+    for (int g = 0; g < G; ++g) rest[g] = x[g] - (shifted[g] - shift), power[g] = all(1.535336188319500e-4f);
+    for (float next : {1.339887440266574e-3f, 9.618437357674640e-3f, 5.550332471162809e-2f,
+                       2.402264791363012e-1f, 6.931472028550421e-1f, 1.0f})
+        for (int g = 0; g < G; ++g) power[g] = power[g] * rest[g] + all(next);
+    for (int g = 0; g < G; ++g) power[g] *= (Vec)((Ints)shifted[g] << 23);
+}
+
+inline Vec power_of_two(Vec x) {
+    Vec power;
+    powers_of_two<1>(&x, &power);
+    return power;
 }
 
 // Of two vectors, what belongs into one of them so that rows and columns change places: lanes with
