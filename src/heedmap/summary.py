@@ -195,8 +195,8 @@ def _answers(found: native.Found, sides: tuple[Bins, Bins] | None) -> Answers:
     assert found.entropy is not None
     pooled = found.sums
     if sides is not None and pooled is not None:
-        down, across = (side.counts(pooled.device) for side in sides)
-        pooled = pooled / (down[:, None] * across)
+        down, across = (side.counts(pooled.device).float() for side in sides)
+        pooled.div_(torch.outer(down, across))
     return Answers(found.received, found.entropy, found.top_weights, found.top_keys, pooled)
 
 
