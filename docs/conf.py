@@ -23,12 +23,8 @@ extensions = [
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build"]
-suppress_warnings = [
-    # The function in this file cannot be kept for the next build, which then begins anew.
-    "config.cache",
-    # Pages on the lesson and on hearing take their place wherever there are any.
-    "toc.empty_glob",
-]
+# The function in this file cannot be kept for the next build, which then begins anew.
+suppress_warnings = ["config.cache"]
 
 html_theme = "furo"
 html_title = "heedmap"
