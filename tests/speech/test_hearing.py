@@ -11,6 +11,7 @@ from heedmap.errors import ArgumentError, InputError
 from heedmap.media import Sound
 from heedmap.speech import spoken, writing
 from heedmap.speech.captions import as_vtt
+from heedmap.speech.evidence import Evidence, Look
 from heedmap.speech.hearing import Heard, hear, heard_of
 from heedmap.speech.kinds import FrameKinds
 from heedmap.speech.listening import Listened
@@ -154,6 +155,15 @@ def test_one_speaker_has_no_margin() -> None:
     text = report(heard)
     assert "sure" not in text
     assert "speaker 1 · looked at itself (1.00)" in text
+
+
+def test_small_weights_keep_their_digits(talk: Heard) -> None:
+    turn, other = talk.turns[0], talk.turns[3]
+    faint = Evidence(turn, (), (Look(other, 0.012),), 0.004, 0.6)
+    even = Evidence(turn, (), (), 0.004, 0.6)
+    text = report(Heard(**{**vars(talk), "evidence": (faint, *[even] * 9)}))
+    assert "speaker 1 · sure 0.60 · looked at 0:09.0–0:11.5 (0.012, speaker 2)" in text
+    assert "speaker 1 · sure 0.60 · looked at many turns, at each less than 0.005" in text
 
 
 def test_nobody_speaks(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from heedmap.plot.labels import in_line
 from heedmap.plot.ticks import CLOCK_FROM_SECONDS, clock
 from heedmap.speech.captions import words_by_speaker
-from heedmap.speech.evidence import Evidence, Look
+from heedmap.speech.evidence import LEAST_WEIGHT, Evidence, Look
 from heedmap.speech.hearing import Heard
 from heedmap.speech.kinds import KIND_NAMES
 from heedmap.speech.summary import seconds_of
 from heedmap.speech.turns import Turn
 
 MOST_LOOKS = 4
+HALF = 0.5
 
 
 def report(heard: Heard) -> str:
@@ -80,13 +81,20 @@ def _looked_at(found: Evidence, heard: Heard) -> str:
     looks: Sequence[Look] = sorted(
         (*found.earlier, *found.later), key=lambda look: look.weight, reverse=True
     )[:MOST_LOOKS]
-    if not looks:
+    if not looks and found.own_weight > HALF:
         return f"looked at itself ({found.own_weight:.2f})"
+    if not looks:
+        return f"looked at many turns, at each less than {LEAST_WEIGHT}"
     named = []
     for look in looks:
         other = f", {look.turn.speaker}" if look.turn.speaker != found.turn.speaker else ""
-        named.append(f"{_span(look.turn, heard)} ({look.weight:.2f}{other})")
+        named.append(f"{_span(look.turn, heard)} ({_weight(look.weight)}{other})")
     return "looked at " + ", ".join(named)
+
+
+def _weight(weight: float) -> str:
+    """Return a weight with two digits that say something: in long recordings weights are small."""
+    return f"{weight:.2f}" if weight >= 0.095 else f"{weight:.3f}"
 
 
 def _words(heard: Heard) -> str:
