@@ -36,7 +36,6 @@ html_show_copyright = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 napoleon_google_docstring = True
@@ -103,7 +102,9 @@ def _raised(found: re.Match[str]) -> str:
 def join_chinese_lines(app: Sphinx, page: str, source: list[str]) -> None:
     """Join lines of Chinese, between which browsers would put a blank."""
     del app, page
-    source[0] = re.sub(f"(?<=[{CHINESE}])\n *(?=[{CHINESE}])", "", source[0])
+    joined = re.sub(f"(?<=[{CHINESE}])\n *(?=[{CHINESE}])", "", source[0])
+    joined = re.sub("(?<=[，。；：、（])\n *(?=[A-Za-z0-9`])", "", joined)
+    source[0] = re.sub("(?<=[A-Za-z0-9`])\n *(?=[，。；：、（）])", "", joined)
 
 
 def name_language(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:

@@ -21,7 +21,7 @@ NOT_FOR_USERS = {
 def documented() -> set[str]:
     pages = (DOCS / "reference").glob("*.md")
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    return set(re.findall(r"^\.\. auto\w+:: ([\w.]+)$", text, re.MULTILINE))
+    return set(re.findall(r"^\.\. auto\w+:: ([\w.]+)(?:\(\))?$", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("package", PUBLIC)
