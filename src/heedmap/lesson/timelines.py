@@ -132,7 +132,7 @@ def voices(progress: Progress = lambda _: None) -> Timeline:
     scene = scene_of_run(made, path, layer=layer, head=head, progress=progress)
     names = {speaker: "AB"[n] for n, speaker in enumerate(dict.fromkeys(t.speaker for t in turns))}
     parts = tuple(Part(t.start_seconds, t.end_seconds, names[t.speaker]) for t in turns)
-    return Timeline(scene, parts, _position_at(scene, 10.0))
+    return Timeline(scene, parts, _position_at(scene, 16.0))
 
 
 def film(progress: Progress = lambda _: None) -> Timeline:
