@@ -57,9 +57,16 @@ def systems(projections: Path | None) -> dict[str, System]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one conversation was done by one system at one threshold."""
+    """How one conversation was done by one system at one threshold.
+
+    Attributes:
+        score: At collar 0.
+        tolerant: At a collar of 0.25 s on each side.
+        found_speakers: How many were found.
+    """
 
     score: DiarizationScore
+    tolerant: DiarizationScore
     found_speakers: int
 
 
@@ -85,7 +92,10 @@ def _outcome(mixture: HeardMixture, linked: Linked) -> Outcome:
     activity = mixture.heard.activity
     turns = turns_of(activity, mixture.heard.voices, linked).turns
     whole = [(0.0, activity.duration_seconds)]
-    return Outcome(score_turns(mixture.truth.turns, turns, whole), len(speakers_of(turns)))
+    exact, tolerant = (
+        score_turns(mixture.truth.turns, turns, whole, collar) for collar in COLLARS_SECONDS
+    )
+    return Outcome(exact, tolerant, len(speakers_of(turns)))
 
 
 def pooled(outcomes: Sequence[Outcome]) -> float:
@@ -140,6 +150,7 @@ def _row(mixture: HeardMixture, outcome: Outcome) -> dict[str, Any]:
         "seed": mixture.mixture.seed,
         "found_speakers": outcome.found_speakers,
         **outcome.score.summary(),
+        "tolerant": outcome.tolerant.summary(),
     }
 
 
