@@ -39,6 +39,7 @@ def test_both_moments_are_named_and_heard(open_page: OpenPage, tmp_path: Path) -
     shown = opened.page.inner_text("#heedmap")
     assert "speaker 1, 9.0–10.5 s" in shown
     assert "speaker 2, 2.0–3.0 s" in shown
+    assert "speaker 2, 2.0\n" in opened.page.inner_text(".hm-ranked-query")
     opened.page.evaluate(
         """() => {
             const player = document.querySelector("audio");

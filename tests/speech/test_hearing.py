@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ FILES = ["speakers.json", "speakers.png", "speakers.rttm", "speakers.vtt"]
 
 
 def heard_in(talk: Talk, **how: Any) -> Heard:
-    frames = round(talk.activity.duration_seconds / 0.02)
+    frames = math.ceil(talk.activity.duration_seconds / 0.02)
     nothing, all_of_it = torch.zeros(frames, dtype=torch.bool), torch.ones(frames, dtype=torch.bool)
     kinds = FrameKinds(nothing, all_of_it, nothing, nothing)
     return heard_of("talk.wav", Listened(talk.activity, talk.voices, kinds, ("a note",)), **how)
@@ -187,6 +188,12 @@ def test_more_speakers_than_voices_are_a_note() -> None:
     heard = heard_in(made_talk([(0.0, 4.0, 0)]), speakers=4)
     assert heard.speakers == ("speaker 1",)
     assert any("4" in note for note in heard.notes)
+
+
+def test_nothing_is_heard_after_the_end() -> None:
+    heard = heard_in(made_talk([(0.0, 4.013, 0)]))
+    assert heard.spans("speech") == [(0.0, 4.013)]
+    assert heard.summary()["kinds"]["speech"] == [[0.0, 4.013]]
 
 
 def test_an_annotation_is_named_after_the_recording(talk: Heard) -> None:

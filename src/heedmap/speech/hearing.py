@@ -18,7 +18,7 @@ from heedmap.speech.annotation import to_annotation
 from heedmap.speech.assigning import turns_of
 from heedmap.speech.clusters import SpeakerCount, require_scipy
 from heedmap.speech.evidence import Evidence, evidence_of
-from heedmap.speech.kinds import FrameKinds
+from heedmap.speech.kinds import FrameKinds, KindName
 from heedmap.speech.linking import link
 from heedmap.speech.listening import Listened, listen
 from heedmap.speech.moments import moments_of
@@ -65,6 +65,15 @@ class Heard:
     moments: Axis
     words: tuple[Word, ...] | None
     notes: tuple[str, ...]
+
+    def spans(self, kind: KindName) -> list[tuple[float, float]]:
+        """Return the stretches, in seconds, in which background, speech, music or overlap is heard.
+
+        The last of the frames of 20 ms may reach beyond the recording; the stretches do not.
+        """
+        end = self.duration_seconds
+        found = self.kinds.spans(kind)
+        return [(start, min(stop, end)) for start, stop in found if start < end]
 
     def to_annotation(self) -> Annotation:
         """Return the turns as an annotation of pyannote.

@@ -30,9 +30,7 @@ def report(heard: Heard) -> str:
 def _what(heard: Heard) -> str:
     length = _moment(heard.duration_seconds, heard)
     people, turns = _counted(len(heard.speakers), "speaker"), _counted(len(heard.turns), "turn")
-    seconds = {
-        kind: sum(end - start for start, end in heard.kinds.spans(kind)) for kind in KIND_NAMES
-    }
+    seconds = {kind: sum(end - start for start, end in heard.spans(kind)) for kind in KIND_NAMES}
     kinds = ", ".join(f"{kind} {_share(seconds[kind], heard)}" for kind in KIND_NAMES)
     return f"{in_line(heard.name)}: {length}; {people}, {turns}\nheard: {kinds}"
 

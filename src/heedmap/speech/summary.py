@@ -71,7 +71,7 @@ def summary_of(heard: Heard) -> dict[str, Any]:
             for number, found in enumerate(heard.evidence, start=1)
         ],
         "kinds": {
-            kind: [[_seconds(start), _seconds(end)] for start, end in heard.kinds.spans(kind)]
+            kind: [[_seconds(start), _seconds(end)] for start, end in heard.spans(kind)]
             for kind in KIND_NAMES
         },
         "words": _words(heard),

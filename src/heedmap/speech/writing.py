@@ -11,6 +11,7 @@ from heedmap.look.folder import check_free as check_folder_free
 from heedmap.plot import plot_speakers, save_figure
 from heedmap.plot.figures import require_matplotlib
 from heedmap.speech.captions import as_vtt
+from heedmap.speech.kinds import KindName
 from heedmap.speech.rttm import as_rttm
 from heedmap.speech.summary import summary_of
 
@@ -24,7 +25,7 @@ PICTURE = "speakers.png"
 FILES = (PICTURE, RTTM, CAPTIONS, SUMMARY)
 OURS = re.compile("|".join(map(re.escape, FILES)))
 
-SHOWN_KINDS = ("speech", "music", "overlap")
+SHOWN_KINDS: tuple[KindName, ...] = ("speech", "music", "overlap")
 """What is drawn; background is where neither speech nor music is."""
 
 SHOWN_TURNS = 3
@@ -80,14 +81,8 @@ def plot(heard: Heard, ax: Any = None) -> Any:
     return plot_speakers(
         [(turn.start_seconds, turn.end_seconds, turn.speaker) for turn in heard.turns],
         duration_seconds=heard.duration_seconds,
-        kinds={kind: _within(heard, kind) for kind in SHOWN_KINDS},
+        kinds={kind: heard.spans(kind) for kind in SHOWN_KINDS},
         looks=looks,
         sure=[1.0 if m is None else min(max(m / SURE_MARGIN, 0.0), 1.0) for m in margins],
         ax=ax,
     )
-
-
-def _within(heard: Heard, kind: Any) -> list[tuple[float, float]]:
-    """Return the stretches of a kind; the last frame may end after the recording."""
-    end = heard.duration_seconds
-    return [(start, min(stop, end)) for start, stop in heard.kinds.spans(kind) if start < end]

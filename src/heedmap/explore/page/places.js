@@ -69,14 +69,19 @@ export class Places {
   }
 
   /**
-   * Return a name for lists: the token, a moment; of a long recording, the time at which it begins.
+   * Return a name for lists: the token, a moment; of a long recording, or behind its own name, the
+   * time at which it begins.
    *
    * @param {number} position
    */
   listName(position) {
     const last = this.axis?.spans.at(-1);
     const long = this.unit === "second" && last && last[1] >= LONG_SECONDS;
-    return long ? this.#behindName(position, this.shortName(position)) : this.name(position);
+    const span = this.span(position);
+    if (this.#named && span) {
+      return this.#behindName(position, writeTime(span[0], this.#decimals, ""));
+    }
+    return long ? this.shortName(position) : this.name(position);
   }
 
   /**
