@@ -84,7 +84,7 @@ def evidence_of(
         ArgumentError: if `most` is negative.
 
     Cost: each row of the map is read once or, at the joint of two turns, twice: O(voices²) time,
-    0.1 s for an hour; memory of 32 rows of turns.
+    a second for an hour; memory of 32 rows of turns.
     """
     if most < 0:
         raise ArgumentError(f"most must be a number of turns, 0 or more; got {most}.")
