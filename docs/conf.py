@@ -52,9 +52,15 @@ default_role = "code"
 
 nitpick_ignore_regex = [
     # The site is built without a network, so the pages of other projects are not known to it.
-    (r"py:.*", r"(torch|numpy|matplotlib|collections|pathlib|contextlib|abc|typing|os)\b.*"),
+    (
+        r"py:.*",
+        r"(torch|numpy|matplotlib|collections|pathlib|contextlib|abc|typing|os|pyannote)\b.*",
+    ),
     # Named in docstrings for those who read the sources; not public.
-    (r"py:.*", r"heedmap\.(summary\.Answers|analysis\.spoken|look\.choosing\.choose)"),
+    (
+        r"py:.*",
+        r"heedmap\.(summary\.Answers|analysis\.spoken|speech\.summary|look\.choosing\.choose)",
+    ),
 ]
 # Of a version of the extension that is older than this Sphinx; nothing that we could mend.
 warnings.filterwarnings("ignore", module="sphinx_autodoc_typehints")
