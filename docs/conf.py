@@ -3,12 +3,14 @@
 import re
 import warnings
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from jaxtyping import AbstractArray
 from sphinx.application import Sphinx
 
 from heedmap import errors
+from heedmap.lesson.offline import write_lesson
 
 project = "heedmap"
 author = "the authors of heedmap"
@@ -120,9 +122,16 @@ def name_language(app: Sphinx, page: str, template: str, context: dict[str, Any]
         context["language"] = "zh-CN"
 
 
+def write_the_lesson(app: Sphinx, error: Exception | None) -> None:
+    """Put the lesson into the site, as the one file that it can be."""
+    if error is None and app.builder.format == "html":
+        write_lesson(Path(app.outdir) / "the-lesson.html", force=True)
+
+
 def setup(app: Sphinx) -> None:
     """Hang in what docstrings need, before and after napoleon reads them, and what pages need."""
     app.connect("autodoc-process-docstring", hide_colons, priority=400)
     app.connect("autodoc-process-docstring", mend, priority=600)
     app.connect("source-read", join_chinese_lines)
     app.connect("html-page-context", name_language)
+    app.connect("build-finished", write_the_lesson)
