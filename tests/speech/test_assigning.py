@@ -47,7 +47,7 @@ def test_overlap_is_given_to_both() -> None:
 
 def test_pauses_are_closed_and_short_turns_dropped() -> None:
     talk = made_talk(
-        [(1.0, 5.0, 0), (5.2, 9.0, 0), (9.5, 15.0, 1), (15.02, 15.09, 0), (16.0, 25.0, 1)]
+        [(1.0, 5.0, 0), (5.07, 9.0, 0), (9.5, 15.0, 1), (15.02, 15.09, 0), (16.0, 25.0, 1)]
     )
     assigned = turns_of(talk.activity, talk.voices, truly_linked(talk))
     wanted = (

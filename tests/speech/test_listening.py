@@ -70,9 +70,9 @@ def test_nobody_is_heard_after_the_end() -> None:
     assert (found.frames, frames_within(0.25), frames_within(0.02)) == (14, 14, 0)
 
 
-def test_silence_is_at_a_handicap() -> None:
-    probabilities = torch.tensor([[0.7, 0.3, 0, 0, 0, 0, 0], [0.75, 0.25, 0, 0, 0, 0, 0]])
-    assert decoded(probabilities.log()).tolist() == [[True, False, False], [False, False, False]]
+def test_the_most_probable_set_of_speakers_is_heard() -> None:
+    probabilities = torch.tensor([[0.4, 0.3, 0.3, 0, 0, 0, 0], [0.4, 0.1, 0, 0, 0, 0, 0.5]])
+    assert decoded(probabilities.log()).tolist() == [[False, False, False], [False, True, True]]
 
 
 def test_a_sound_without_samples_has_no_windows() -> None:

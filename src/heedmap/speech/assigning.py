@@ -16,10 +16,10 @@ from heedmap.speech.linking import Linked
 from heedmap.speech.turns import Turn, merged, without_short
 from heedmap.speech.voices import Voices
 
-GAP_SECONDS = 0.3
-"""A shorter pause of one speaker lies within a turn: the rule of the NIST evaluations."""
-
+GAP_SECONDS = 0.1
 LEAST_TURN_SECONDS = 0.1
+"""What is shorter than a tenth of a second, a pause or a turn, is chance."""
+
 AT_ONCE = 2
 """The segmentation never hears more people at once."""
 
