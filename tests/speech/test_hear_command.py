@@ -83,7 +83,7 @@ def test_two_people_are_told_apart(run: Hear, sample: Samples) -> None:
     assert err.splitlines() == [
         "Loading …",
         "Hearing two people.wav …",
-        "Writing down 0 s to 20 s …",
+        "Writing down 0:00 to 0:20 …",
         "Writing …",
     ]
     assert out.startswith("two people.wav: 0:20.0; 2 speakers, ")
@@ -207,7 +207,11 @@ BAD: dict[str, tuple[list[str], str]] = {
     "a file for the map": (["talk.wav", "--save", "words.txt"], "folder must be a folder"),
     "one place for both": (
         ["talk.wav", "-o", "here", "--save", "./here"],
-        "--save must name another folder than the results; got here for both",
+        "--save must name a folder in that of the results, or elsewhere; got here for here",
+    ),
+    "results in the map": (
+        ["talk.wav", "-o", "map/results", "--save", "map"],
+        "--save must name a folder in that of the results, or elsewhere; got map for map/results",
     ),
     "no projections": (
         ["talk.wav", "--projections", "words.txt"],
@@ -243,6 +247,22 @@ def test_bad_input_is_one_line(case: str, run: Hear) -> None:
     assert last.startswith("heedmap: ")
     assert words in last
     assert all(line.endswith("…") for line in progress)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("inputs")
+@pytest.mark.parametrize(
+    ("package", "module"),
+    [("webvtt-py", "webvtt"), ("scikit-learn", "scipy.optimize"), ("transformers", "transformers")],
+)
+def test_what_is_missing_is_said_before_anything_is_heard(
+    package: str, module: str, run: Hear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    status, out, err = run("talk.wav", "--words")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith(f"heedmap: {package} must be installed for this")
+    assert "Hearing" not in err
 
 
 @pytest.mark.slow

@@ -247,7 +247,7 @@ def test_long_sounds_are_written_down_in_pieces(monkeypatch: pytest.MonkeyPatch)
         ("270", 281.0),
         ("100", 551.0),
     ]
-    assert told[0] == "Writing down 0 s to 280 s …"
+    assert told[0] == "Writing down 0:00 to 4:40 …"
 
 
 def test_pieces_in_which_nobody_speaks_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,10 +95,7 @@ def _hear(options: argparse.Namespace) -> int:
     folder = options.output or Path("heedmap-out", folder_name(stem))
     check_free(folder, force=options.force)
     if options.save is not None:
-        if os.path.realpath(options.save) == os.path.realpath(folder):
-            raise ArgumentError(
-                f"--save must name another folder than the results; got {folder} for both."
-            )
+        _check_apart(options.save, folder)
         check_recording_free(options.save, force=options.force)
     with _file_of(options.input) as path:
         heard = hear(
@@ -123,6 +120,16 @@ def _hear(options: argparse.Namespace) -> int:
     else:
         print_results(report(heard) + _files(folder, FILES, options.input, saved))
     return DONE
+
+
+def _check_apart(save: Path, folder: Path) -> None:
+    """Refuse a folder for the map that would hold the results, too."""
+    results = Path(os.path.realpath(folder))
+    if Path(os.path.realpath(save)) in (results, *results.parents):
+        raise ArgumentError(
+            f"--save must name a folder in that of the results, or elsewhere; got {save} for "
+            f"{folder}."
+        )
 
 
 def _files(folder: Path, names: tuple[str, ...], recording: str, saved: Path | None) -> str:

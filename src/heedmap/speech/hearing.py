@@ -11,6 +11,7 @@ from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
 from heedmap.layers import Layer
 from heedmap.media import SoundBlocks
+from heedmap.models.hub import load_audio_model
 from heedmap.models.packages import Progress
 from heedmap.plot.ticks import clock
 from heedmap.seen import Seen
@@ -168,13 +169,15 @@ def hear(
     Cost: 0.1 of the length of the recording on two cores, or less; memory below 1 GB for an hour.
         Writing words down takes several times that time.
     """
-    # What is wrong is said before the recording is listened to.
+    # What is wrong or missing is said before the recording is listened to.
     SpeakerCount.of(speakers, min_speakers, max_speakers)
     require_scipy()
+    if words:
+        load_audio_model(None, progress)
     if isinstance(projections, str | Path):
         projections = Projections.load(Path(projections))
     source = Path(path)
-    progress(f"Hearing {source} …")
+    progress(f"Hearing {source.name or source} …")
     found = listen(source, channel=channel, progress=progress, on_seconds=_Teller(progress))
     heard = heard_of(
         source.name,

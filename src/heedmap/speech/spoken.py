@@ -11,6 +11,7 @@ from heedmap.analysis.word_times import Word
 from heedmap.look.transcript import transcribe
 from heedmap.media import Sound
 from heedmap.models.packages import Progress
+from heedmap.plot.ticks import CLOCK_FROM_SECONDS, clock
 from heedmap.speech.turns import Turn, spoken_spans
 
 SAMPLE_RATE_HZ = 16_000
@@ -50,7 +51,9 @@ def words_of(
         end_seconds = start_seconds + len(samples) / SAMPLE_RATE_HZ
         if not any(start < end_seconds and end > start_seconds for start, end in spans):
             continue
-        progress(f"Writing down {start_seconds:.0f} s to {end_seconds:.0f} s …")
+        longest = max(end_seconds, CLOCK_FROM_SECONDS)
+        span = f"{clock(start_seconds, longest)} to {clock(end_seconds, longest)}"
+        progress(f"Writing down {span} …")
         sound = Sound((samples / max(peak, 1.0)).clamp(-1, 1), SAMPLE_RATE_HZ, name)
         words += [_later(word, start_seconds) for word in transcribe(sound).words]
     return words

@@ -41,9 +41,10 @@ def check_free(folder: Path, *, force: bool) -> None:
 
     Raises:
         InputError: if it is no folder, or holds such files and `force` is not given.
-        MissingExtraError: if matplotlib is not installed.
+        MissingExtraError: if matplotlib or webvtt-py is not installed.
     """
     require_matplotlib()
+    as_vtt(())
     check_folder_free(folder, force=force, ours=OURS)
 
 
