@@ -128,7 +128,7 @@ def measure_mixtures(keep: Path | None, ways: Mapping[str, System]) -> dict[str,
                 for mixture, outcome in zip(mixtures, done[threshold], strict=True)
             ],
         }
-    # Voices given to the true speakers: what no way of linking can do better.
+    # What is wrong still when all voices are linked as they should be.
     limits = [_outcome(m, by_truth(m.heard, m.truth.turns)) for m in mixtures]
     found["voices linked by the truth"] = {
         "conversations": [_row(m, o) for m, o in zip(mixtures, limits, strict=True)]

@@ -170,7 +170,8 @@ def _recordings(found: Mapping[str, Any]) -> str:
             ),
             rows,
         )
-        + f"\nDrawing 15 files again and again, the pooled error lies between {low} and {high} % "
+        + f"\nDrawing {len(shipped['files'])} files again and again, the pooled error lies between "
+        f"{low} and {high} % "
         "in 95 of 100 draws; its difference to cosine clustering, "
         f"{100 * difference['rate']:+.1f} points, between {100 * difference['low']:+.1f} and "
         f"{100 * difference['high']:+.1f}.\n"

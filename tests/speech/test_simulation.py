@@ -115,12 +115,26 @@ def test_speech_of_a_clip_is_told_by_its_energy():
 
 def test_a_clip_is_cut_to_its_speech_and_levelled():
     for level in (0.01, 0.8):
-        clip = trimmed(with_silence(level * hum(200, 1.0)))
+        clip = trimmed(with_silence(level * hum(200, 1.0), seconds=2.0))
         assert clip is not None
-        assert clip.duration_seconds == 1.0
-        assert clip.spans == ((0.0, 1.0),)
-        torch.testing.assert_close(clip.samples.square().mean().sqrt().item(), 10 ** (-26 / 20))
+        assert clip.spans == ((0.1, 1.1),)
+        assert (clip.lead_seconds, clip.speech_seconds) == (0.1, 1.0)
+        assert len(clip.samples) == 1.9 * RATE
+        power = clip.samples[RATE // 10 : RATE * 11 // 10].square().mean()
+        torch.testing.assert_close(power.sqrt().item(), 10 ** (-26 / 20))
     assert trimmed(torch.zeros(RATE)) is None
+
+
+def test_an_echo_is_heard_but_is_no_speech():
+    fading = hum(200, 1.5) * 10 ** (torch.linspace(0, -60, round(1.5 * RATE)) / 20)
+    clip = trimmed(torch.cat([hum(200, 1.0), fading]))
+    assert clip is not None
+    ((start, end),) = clip.spans
+    assert start == 0
+    # It has fallen by 25 dB after 0.625 s.
+    assert abs(end - 1.62) < 0.03
+    assert clip.samples[round((end + 0.1) * RATE) :].abs().max() > 0
+    assert clip.samples[-1] == 0
 
 
 @pytest.mark.parametrize("ratio_db", [0.0, 10.0])

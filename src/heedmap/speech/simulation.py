@@ -22,14 +22,17 @@ from heedmap.speech.turns import Turn, merged, spoken_spans
 
 SAMPLE_RATE_HZ = 16_000
 FRAMES_PER_SECOND = 100
-QUIET_DB = -35.0
-"""Speech is what lies within so much of the clip's loud frames (their 95th percentile)."""
+QUIET_DB = -25.0
+"""Speech is what lies within so much of the clip's loud frames (their 95th percentile). The acted
+voices have an echo, which falls by 60 dB in a second and a half and is no speech."""
 PAUSE_SECONDS = 0.3
 """A shorter pause of one speaker lies within a turn: the rule of the NIST evaluations."""
 OVERLAP_TOLERANCE = 0.02
 
 _LEVEL_DB = -26.0
 _CLIP_SECONDS = (0.3, 20.0)
+_LEAD_SECONDS = 0.1
+_ECHO_SECONDS = 0.8
 _BACK_CHANNEL_SECONDS = 1.2
 _ATTEMPTS = 40
 
@@ -41,7 +44,7 @@ class Clip:
     """A piece of one voice.
 
     Attributes:
-        samples: From its first speech to its last, at 16 kHz.
+        samples: Its sound at 16 kHz, with what is soft before its first speech and after its last.
         spans: Start and end of each stretch of speech in it, in seconds.
     """
 
@@ -49,9 +52,14 @@ class Clip:
     spans: tuple[Span, ...]
 
     @property
-    def duration_seconds(self) -> float:
-        """How long it lasts."""
-        return len(self.samples) / SAMPLE_RATE_HZ
+    def lead_seconds(self) -> float:
+        """How long it is until there is speech."""
+        return self.spans[0][0]
+
+    @property
+    def speech_seconds(self) -> float:
+        """How long it is from its first speech to the end of its last."""
+        return self.spans[-1][1] - self.spans[0][0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +91,7 @@ class Conversation:
 def speech_spans(samples: Float[Tensor, "samples"]) -> tuple[Span, ...]:
     """Return where in a clean clip of one voice there is speech, told by energy alone.
 
-    Frames of 10 ms count as speech when they are at most 35 dB below the clip's loud frames (their
+    Frames of 10 ms count as speech when they are at most 25 dB below the clip's loud frames (their
     95th percentile); pauses under 0.3 s are closed, what is then shorter than 0.1 s is dropped.
 
     Args:
@@ -117,7 +125,9 @@ def speech_spans(samples: Float[Tensor, "samples"]) -> tuple[Span, ...]:
 
 
 def trimmed(samples: Float[Tensor, "samples"]) -> Clip | None:
-    """Return a clip from its first speech to its last, at an even level; none without speech.
+    """Return a clip from shortly before its first speech until its echo is gone, at an even level.
+
+    Without speech there is none.
 
     >>> trimmed(torch.zeros(16_000)) is None
     True
@@ -125,12 +135,14 @@ def trimmed(samples: Float[Tensor, "samples"]) -> Clip | None:
     spans = speech_spans(samples)
     if not spans:
         return None
-    begin = _position(spans[0][0])
-    cut = samples[begin : _position(spans[-1][1])].clone()
+    begin = max(0, _position(spans[0][0] - _LEAD_SECONDS))
+    cut = samples[begin : _position(spans[-1][1] + _ECHO_SECONDS)].clone()
     moved = tuple(
         ((_position(start) - begin) / SAMPLE_RATE_HZ, (_position(end) - begin) / SAMPLE_RATE_HZ)
         for start, end in spans
     )
+    echo = cut[_position(moved[-1][1]) :]
+    echo *= torch.linspace(1, 0, len(echo))
     return Clip(cut * (10 ** (_LEVEL_DB / 20) / _power(cut, moved) ** 0.5), moved)
 
 
@@ -226,7 +238,7 @@ def _check(voices: Mapping[str, Sequence[Tensor | Path]], seconds: float, share:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A clip at its time."""
+    """A clip at its time: `start_seconds` is when its speech begins."""
 
     speaker: str
     start_seconds: float
@@ -234,8 +246,12 @@ class _Placed:
     gain: float
 
     @property
+    def sound_seconds(self) -> float:
+        return self.start_seconds - self.clip.lead_seconds
+
+    @property
     def end_seconds(self) -> float:
-        return self.start_seconds + self.clip.duration_seconds
+        return self.start_seconds + self.clip.speech_seconds
 
 
 class _Plan:
@@ -276,7 +292,7 @@ class _Plan:
 
     def turns(self) -> list[Turn]:
         return [
-            Turn(placed.start_seconds + start, placed.start_seconds + end, placed.speaker)
+            Turn(placed.sound_seconds + start, placed.sound_seconds + end, placed.speaker)
             for placed in self._placed
             for start, end in placed.clip.spans
         ]
@@ -284,7 +300,7 @@ class _Plan:
     def rendered(self) -> Float[Tensor, "samples"]:
         samples = torch.zeros(round(self._seconds * SAMPLE_RATE_HZ))
         for placed in self._placed:
-            begin = _position(placed.start_seconds)
+            begin = _position(placed.sound_seconds)
             room = samples[begin : begin + len(placed.clip.samples)]
             room += placed.clip.samples[: len(room)] * placed.gain
         return samples
@@ -298,14 +314,14 @@ class _Plan:
             if self._generator.random() < 0.3 and self._say_within(speaker, floor):
                 return True
             clip = self._bags[speaker].take()
-            longest = 0.9 * min(clip.duration_seconds, floor.clip.duration_seconds)
+            longest = 0.9 * min(clip.speech_seconds, floor.clip.speech_seconds)
             drawn = self._generator.gammavariate(2, max(0.3, missing / 2))
             start = floor.end_seconds - min(longest, drawn)
         else:
             clip = self._bags[speaker].take()
             start = (floor.end_seconds if floor else 0.0) + self._pause_seconds(changes)
-        start = max(start, self._free_at[speaker])
-        if start + clip.duration_seconds > self._seconds:
+        start = max(start, self._free_at[speaker], clip.lead_seconds)
+        if start + clip.speech_seconds > self._seconds:
             return False
         self._floor = self._place(speaker, start, clip)
         return True
@@ -336,7 +352,7 @@ class _Plan:
         if clip is None:
             return False
         earliest = max(floor.start_seconds + 0.3, self._free_at[speaker])
-        latest = floor.end_seconds - 0.1 - clip.duration_seconds
+        latest = floor.end_seconds - 0.1 - clip.speech_seconds
         if latest < earliest:
             return False
         self._place(speaker, self._generator.uniform(earliest, latest), clip)
@@ -350,8 +366,9 @@ class _Plan:
         self._placed.append(placed)
         self._free_at[speaker] = placed.end_seconds + 0.1
         for begin, end in clip.spans:
-            first = round((start + begin) * FRAMES_PER_SECOND)
-            self._speakers[first : round((start + end) * FRAMES_PER_SECOND)] += 1
+            first = round((placed.sound_seconds + begin) * FRAMES_PER_SECOND)
+            last = round((placed.sound_seconds + end) * FRAMES_PER_SECOND)
+            self._speakers[first:last] += 1
             self._spoken[speaker] += end - begin
         return placed
 
@@ -383,7 +400,7 @@ class _Bag:
         for _ in range(min(8, len(self._all))):
             source = self._next()
             clip = _fitting(source)
-            if clip is not None and clip.duration_seconds <= most_seconds:
+            if clip is not None and clip.speech_seconds <= most_seconds:
                 found = clip
                 break
             kept.append(source)
@@ -400,7 +417,7 @@ class _Bag:
 def _fitting(source: Tensor | Path) -> Clip | None:
     clip = _read(source) if isinstance(source, Path) else trimmed(source)
     least, most = _CLIP_SECONDS
-    return clip if clip is not None and least <= clip.duration_seconds <= most else None
+    return clip if clip is not None and least <= clip.speech_seconds <= most else None
 
 
 @lru_cache(maxsize=512)
