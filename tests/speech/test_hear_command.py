@@ -290,7 +290,8 @@ def test_standard_input_only_when_written(folder: Path, one_voice: Samples) -> N
         check=False,
     )
     assert (closed.returncode, closed.stdout) == (2, b"")
-    assert b"input must be a file, or - while standard input is open." in closed.stderr
+    told = closed.stderr.decode()
+    assert "input must be a file where standard input is closed; got -." in told
     without = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m heedmap.cli hear one.wav >&-"],
         capture_output=True,

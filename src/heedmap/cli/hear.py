@@ -150,7 +150,7 @@ def _file_of(given: str) -> Iterator[Path]:
         yield Path(given)
         return
     if sys.stdin is None:
-        raise InputError("input must be a file, or - while standard input is open.")
+        raise InputError("input must be a file where standard input is closed; got -.")
     with tempfile.TemporaryDirectory(prefix="heedmap-") as folder:
         path = Path(folder, STANDARD_INPUT)
         with path.open("wb") as file:
