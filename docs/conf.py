@@ -107,6 +107,22 @@ def _raised(found: re.Match[str]) -> str:
     return f":raises {f'~heedmap.errors.{name}' if hasattr(errors, name) else name}:"
 
 
+def link_names(app: Sphinx, page: str, source: list[str]) -> None:
+    """Make links of public names in backticks: pages then read well without Sphinx, too."""
+    del page
+    pages = (Path(app.srcdir) / "reference").glob("*.md")
+    texts = [path.read_text(encoding="utf-8") for path in pages]
+    known = set(re.findall(r"^\.\. auto(?!module)\w+:: ([\w.]+)", "\n".join(texts), re.MULTILINE))
+
+    def linked(code: re.Match[str]) -> str:
+        name = code[1]
+        return f"{{py:obj}}`{name}`" if {name, name.rpartition(".")[0]} & known else code[0]
+
+    parts = re.split(r"(^```.*?^```)", source[0], flags=re.DOTALL | re.MULTILINE)
+    parts[::2] = [re.sub(r"(?<![`}])`(heedmap[\w.]+)`(?!`)", linked, part) for part in parts[::2]]
+    source[0] = "".join(parts)
+
+
 def join_chinese_lines(app: Sphinx, page: str, source: list[str]) -> None:
     """Join lines of Chinese, between which browsers would put a blank."""
     del app, page
@@ -132,6 +148,7 @@ def setup(app: Sphinx) -> None:
     """Hang in what docstrings need, before and after napoleon reads them, and what pages need."""
     app.connect("autodoc-process-docstring", hide_colons, priority=400)
     app.connect("autodoc-process-docstring", mend, priority=600)
+    app.connect("source-read", link_names)
     app.connect("source-read", join_chinese_lines)
     app.connect("html-page-context", name_language)
     app.connect("build-finished", write_the_lesson)
