@@ -62,13 +62,18 @@ def map_routes(explorer: Explorer, desk: Desk) -> list[Route]:
 def application(routes: Sequence[BaseRoute]) -> App:
     """Return an ASGI application of some routes, whose errors are told as those of the map are.
 
+    Whether it is there is told at ``/health``, too.
+
     Raises:
         MissingExtraError: if Starlette is not installed.
     """
     require("starlette")
     from starlette.applications import Starlette
+    from starlette.routing import Route
 
-    inner = Starlette(routes=routes, exception_handlers=_error_handlers())
+    inner = Starlette(
+        routes=[Route("/health", _health), *routes], exception_handlers=_error_handlers()
+    )
     # It would send whoever writes one slash too many to an address made of the Host header.
     inner.router.redirect_slashes = False
 
@@ -141,7 +146,6 @@ class _Answers:
 
         one_map = "{layer}/{head}"
         return [
-            Route("/health", self.health),
             Route("/description", self.description),
             Route("/axes/{number}", self.axis),
             Route(f"/tiles/{one_map}/{{statistic}}/{{zoom}}/{{x}}/{{y}}", self.tile),
@@ -155,9 +159,6 @@ class _Answers:
             Route(f"/columns/{one_map}/{{number}}/top", self.top_of_column),
             Route(f"/blocks/{one_map}", self.block),
         ]
-
-    async def health(self, _: Request) -> Response:
-        return _json(json_bytes({"status": "ok"}))
 
     async def description(self, request: Request) -> Response:
         return await self._computed(request, lambda _: self.explorer.description())
@@ -264,6 +265,10 @@ class _TileStream:
                     piece = struct.pack("<II", number, len(tile)) + tile
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _health(_: Request) -> Response:
+    return _json(json_bytes({"status": "ok"}))
 
 
 async def computed(

@@ -7,6 +7,7 @@ import { formula } from "./lesson_format.js";
 import { gazePanel } from "./lesson_gaze.js";
 import { knobPanel, reading } from "./lesson_knobs.js";
 import { MatrixView } from "./lesson_matrix.js";
+import { measuredSection } from "./lesson_measured.js";
 import { meetingPicture } from "./lesson_meeting.js";
 import { question } from "./lesson_questions.js";
 import { sentenceExample } from "./lesson_sentence.js";
@@ -75,6 +76,7 @@ function parts(lesson) {
       gaze(lesson),
       knobs(lesson),
       examples(lesson),
+      ...measuredSection(lesson),
       beware(lesson),
       code(lesson),
     ),

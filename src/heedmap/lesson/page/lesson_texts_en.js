@@ -79,7 +79,7 @@ export const texts = {
 
   step_4: "÷ √d: keeping the scores in bounds",
   step_4_says:
-    "Every score is a sum of d products. The larger d, the more scores swing, about as `√d`; dividing by `√d` just makes up for it. Without it, the softmax of the next step becomes sharp: nearly all weight falls on one position, and the others get hardly any signal to learn from.",
+    "Every score is a sum of d products. The larger d, the more scores swing, about as `√d`; dividing by `√d` just makes up for it. Without it, the softmax of the next step becomes sharp: before having learned whom to look at, a frame looks at hardly more than one, which makes training slow and unsteady (measured further below).",
   grid_scaled: "scores divided by √d",
   ask_scale: "Without the division by √d, the weights that softmax gives become …",
   scale_sharper: "sharper: gathered on few frames",
@@ -230,6 +230,42 @@ export const texts = {
   moment_says: "At {seconds} s ({part}), {near} % of the weight goes to what is at most 1 second away. The rest is shared so:",
   share_of_weight: "weight",
   share_of_time: "time",
+
+  // Measured.
+  measured: "What would happen without it: measured",
+  measured_says:
+    "Claims want numbers. The task: one symbol of a sequence is marked, and at the end its name must be told; it lies D steps back. Self-attention, LSTM, GRU and a dilated CNN have {least} to {most} parameters each, and learn from {batches} batches.",
+  measured_how:
+    "With {seeds} seeds (bars are standard deviations), {threads} thread, in {seconds} seconds all together. For your machine: ~heedmap lesson measure -o FOLDER~.",
+  numbers: "The numbers",
+  part_far: "How far it sees",
+  part_far_says:
+    "Self-attention is one step from every position, so an answer is as easy to learn from anywhere. A recurrent network is D + 1 steps away, and the gradient shrinks at each of them, until nothing is learned (longer training helps, but distance remains the limit). The CNN is fine within its field of view (30 steps); beyond, the gradient is 0: it cannot see, unless it gets more layers.",
+  part_pace: "How fast it is",
+  part_pace_says:
+    "Self-attention can compute its T positions at once, recurrence must go one after the other: that pays for short sequences and on machines with many cores. But all pairs must be compared, so time grows as T²: on this one thread it becomes the slowest from some length on. That is a real price.",
+  part_scale: "Without the division by √d",
+  part_scale_says:
+    "With random Q and K, weights get the sharper the larger d is, unless divided; divided, d does not matter. In training: without it, attention stares at some arbitrary position from the start, gradients are large and erratic, the loss falls more slowly, and seeds differ more. It can be learned all the same, only slowly and riskily.",
+  chart_recall: "Share of right answers (dashed: guessing)",
+  chart_reach: "Untrained: share of the whole gradient that goes to the input D steps back",
+  chart_steps: "Operations, one after the other, that information goes through",
+  chart_learning: "Milliseconds to learn from one sequence (forward and back)",
+  chart_reading: "Milliseconds to read one sequence (forward only)",
+  chart_sharpness_by_width: "Largest weight of a row, random Q and K, 64 positions",
+  chart_loss: "Loss in training (d = 64)",
+  chart_gradient: "Size of the gradient of W_Q and W_K in training",
+  chart_sharpness: "Largest weight of the last position in training",
+  across_distance: "D: steps back",
+  across_length: "T: length of the sequence",
+  across_width: "d",
+  across_batches: "batches learned from",
+  series_attention: "self-attention",
+  series_lstm: "LSTM",
+  series_gru: "GRU",
+  series_cnn: "dilated CNN",
+  series_scaled: "divided by √d",
+  series_unscaled: "not divided",
 
   // Beware.
   beware: "What weights do not say",

@@ -216,15 +216,23 @@ class TimelineView {
    * @param {Row} row
    */
   #bestElsewhere(query, row) {
-    const own = this.#partAt(query);
-    const weights = row.weights.map((weight, at) => (this.#partAt(at) === own ? -1 : weight));
+    const own = this.#partsAt(query);
+    const weights = row.weights.map((weight, at) =>
+      this.#partsAt(at).some((name) => own.includes(name)) ? -1 : weight,
+    );
     return weights.indexOf(Math.max(...weights));
   }
 
-  /** @param {number} at */
-  #partAt(at) {
+  /**
+   * Return the names of the parts that a moment lies in; two may speak at once.
+   *
+   * @param {number} at
+   */
+  #partsAt(at) {
     const time = middle(this.timeline.seconds[at]);
-    return this.timeline.parts.find(([start, end]) => start <= time && time < end)?.[2] ?? "";
+    return this.timeline.parts
+      .filter(([start, end]) => start <= time && time < end)
+      .map(([, , name]) => name);
   }
 
   /**
@@ -232,8 +240,8 @@ class TimelineView {
    * @param {Row} row
    */
   #say(query, row) {
-    const part = this.#partAt(query);
-    const name = part ? this.lesson.say(`${this.name}_part`, { name: part }) : this.lesson.say("no_part");
+    const parts = this.#partsAt(query).map((name) => this.lesson.say(`${this.name}_part`, { name }));
+    const name = parts.join(" + ") || this.lesson.say("no_part");
     const values = {
       seconds: middle(this.timeline.seconds[query]).toFixed(2),
       part: name,
