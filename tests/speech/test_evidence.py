@@ -115,3 +115,17 @@ def test_a_number_that_makes_no_sense() -> None:
     assigned = turns_of(talk.activity, talk.voices, linked)
     with pytest.raises(ArgumentError, match="most must be a number of turns, 0 or more; got -1"):
         evidence_of(talk.activity, talk.voices, linked, assigned, most=-1)
+
+
+def test_among_very_many_turns_small_weights_are_named() -> None:
+    talk = made_talk(taking_turns(2, 1200.0, 2.0))
+    linked = link(talk.voices)
+    found = evidence_of(
+        talk.activity, talk.voices, linked, turns_of(talk.activity, talk.voices, linked)
+    )
+    assert len(found) == 600
+    strongest = [(*each.earlier, *each.later)[0] for each in found]
+    assert all(1 / 600 <= look.weight < 0.02 for look in strongest)
+    assert all(
+        look.turn.speaker == each.turn.speaker for look, each in zip(strongest, found, strict=True)
+    )

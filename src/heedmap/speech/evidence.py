@@ -24,7 +24,8 @@ from heedmap.speech.voices import Voices
 
 MOST_LOOKS = 3
 LEAST_WEIGHT = 0.005
-"""What is looked at less would read as 0 %."""
+"""What is looked at less would read as 0 %; but among very many turns all weights are small, and
+then those are named that get more than an even share."""
 
 _TURNS_AT_ONCE = 32
 
@@ -199,9 +200,10 @@ def _margins(linked: Linked, assigned: Assigned, shares: _Shares) -> list[float 
 def _strongest(
     turns: tuple[Turn, ...], row: Float[Tensor, " turns"], among: range, most: int
 ) -> tuple[Look, ...]:
+    least = min(LEAST_WEIGHT, 1 / len(turns))
     found = row[among.start : among.stop].topk(min(most, len(among)))
     return tuple(
         Look(turns[among.start + place], weight)
         for weight, place in zip(found.values.tolist(), found.indices.tolist(), strict=True)
-        if weight >= LEAST_WEIGHT
+        if weight >= least
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from heedmap.plot.labels import in_line
 from heedmap.plot.ticks import CLOCK_FROM_SECONDS, clock
 from heedmap.speech.captions import words_by_speaker
-from heedmap.speech.evidence import LEAST_WEIGHT, Evidence, Look
+from heedmap.speech.evidence import Evidence, Look
 from heedmap.speech.hearing import Heard
 from heedmap.speech.kinds import KIND_NAMES
 from heedmap.speech.summary import seconds_of
@@ -82,7 +82,7 @@ def _looked_at(found: Evidence, heard: Heard) -> str:
     if not looks and found.own_weight > HALF:
         return f"looked at itself ({found.own_weight:.2f})"
     if not looks:
-        return f"looked at many turns, at each less than {LEAST_WEIGHT}"
+        return "looked at no turn more than at others"
     named = []
     for look in looks:
         other = f", {look.turn.speaker}" if look.turn.speaker != found.turn.speaker else ""
@@ -92,7 +92,8 @@ def _looked_at(found: Evidence, heard: Heard) -> str:
 
 def _weight(weight: float) -> str:
     """Return a weight with two digits that say something: in long recordings weights are small."""
-    return f"{weight:.2f}" if weight >= 0.095 else f"{weight:.3f}"
+    decimals = 2 if weight >= 0.095 else 3 if weight >= 0.0095 else 4
+    return f"{weight:.{decimals}f}"
 
 
 def _words(heard: Heard) -> str:
