@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from heedmap.errors import ArgumentError, InputError
 from heedmap.speech import training
 from heedmap.speech.examples import Example, example_of, joined, make_example, others
+from heedmap.speech.linking import TEMPERATURE
 from heedmap.speech.projections import Projections
 from heedmap.speech.training import Trained, loss_of, split_voices, train_hear
 from heedmap.speech.turns import Turn
@@ -199,10 +200,10 @@ def test_the_loss_is_that_of_the_formula() -> None:
     example = made_example([VOICES], "a 3")
     units, truth = example.embeddings, example.truth
     far = (example.window[:, None] - example.window).abs() >= 4
-    scores = units @ units.T / 0.1 + example.seconds.log()
+    scores = units @ units.T / TEMPERATURE + example.seconds.log()
     weights = scores.masked_fill(~far, -torch.inf).softmax(1)
     means = normalize(truth.T @ (units * example.seconds[:, None]), dim=1)
-    nearer = (normalize(weights @ units, dim=1) @ means.T / 0.1).log_softmax(1)
+    nearer = (normalize(weights @ units, dim=1) @ means.T / TEMPERATURE).log_softmax(1)
     wanted = -(truth * ((weights @ truth).clamp(min=1e-6).log() + nearer)).sum(1).mean()
     found = loss_of(Projections(16), example)
     torch.testing.assert_close(found.total.detach(), wanted)

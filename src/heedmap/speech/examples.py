@@ -23,7 +23,7 @@ OVERLAP_SHARES = (0.0, 0.05, 0.1, 0.2)
 NOISE_SNR_DB = (None, 30.0, 20.0, 15.0)
 _DRAWS = 5
 
-Voiced = Mapping[str, Sequence[Path]]
+Voiced = Mapping[str, Sequence[Tensor | Path]]
 """Clips of each speaker, who have names. All are recorded in one way, so that it does not tell them
 apart: at the telephone, or not."""
 
