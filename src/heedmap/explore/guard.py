@@ -25,7 +25,7 @@ from heedmap.explore.limits import Limits
 POLICY = "; ".join(
     [
         "default-src 'none'",
-        *(f"{kind}-src 'self'" for kind in ("script", "style", "media", "connect")),
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "font", "media", "connect")),
         "img-src 'self' blob:",
         *(f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors")),
     ]

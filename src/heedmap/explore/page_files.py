@@ -13,6 +13,7 @@ _TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".otf": "font/otf",
 }
 """Not the operating system's tables: some of them call JavaScript plain text."""
 

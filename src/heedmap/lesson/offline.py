@@ -1,11 +1,13 @@
 """The lesson as one file that opens without a program and without a network."""
 
 import json
+from base64 import b64encode
 from pathlib import Path
 
 from heedmap.explore.offline import check_free, write_whole
+from heedmap.explore.page_files import PageFile
 from heedmap.explore.page_modules import linked
-from heedmap.lesson.page_files import DATA, Language, page_files
+from heedmap.lesson.page_files import DATA, FONT, Language, page_files
 
 _PAGE = """\
 <!doctype html>
@@ -16,7 +18,7 @@ _PAGE = """\
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
 script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data:; \
-base-uri 'none'; form-action 'none'">
+font-src data:; base-uri 'none'; form-action 'none'">
 <title>heedmap</title>
 <style>%(style)s</style>
 </head>
@@ -52,16 +54,22 @@ def write_lesson(file: Path, *, language: Language | None = None, force: bool = 
 def lesson_page(language: Language | None = None) -> str:
     """Return the whole page as a text.
 
-    >>> len(lesson_page()) < 500_000
+    >>> len(lesson_page()) < 5_000_000
     True
     """
     files = page_files()
     data = {name: json.loads(files[f"{name}.json"].content) for name in DATA}
-    styles = [files[name].content.decode() for name in ("style.css", "lesson.css")]
     return _PAGE % {
-        "style": "".join(styles),
+        "style": _styles(files),
         "language": f' data-language="{language}"' if language else "",
         # Within a page, no text may end its script.
         "data": json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
         "modules": linked("lesson_alone.js", files=files),
     }
+
+
+def _styles(files: dict[str, PageFile]) -> str:
+    """Return the style sheets as one, with the font for Chinese in it."""
+    font = "data:font/otf;base64," + b64encode(files[FONT].content).decode()
+    fonts = files["fonts.css"].content.decode().replace(FONT, font)
+    return fonts + "".join(files[name].content.decode() for name in ("style.css", "lesson.css"))

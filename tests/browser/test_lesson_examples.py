@@ -1,0 +1,145 @@
+"""The real examples of the lesson, with small maps in the place of models."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from heedmap.errors import FetchError
+from heedmap.explore.running import Running
+from heedmap.explore.scene import Scene
+from heedmap.lesson import sentences, timelines
+from heedmap.lesson.app import make_app
+from heedmap.lesson.examples import MOST_SCENES, Examples
+from heedmap.lesson.page_files import PAGE
+from heedmap.lesson.timelines import Part, Timeline
+from tests.browser.conftest import PATIENCE_SECONDS, WATCH_POLICY
+from tests.browser.scenes import sound_scene, text_scene
+
+
+def small_sentence(text: str, _: Any = None) -> tuple[dict[str, Any], Scene]:
+    """Return a kept sentence as if it were that of `text`."""
+    if text == "offline":
+        raise FetchError("the model must be fetched first; got no network. Try again.")
+    kept = json.loads((PAGE / "sentences.json").read_text())["en"]
+    return kept | {"text": text}, text_scene()
+
+
+@pytest.fixture
+def page(browser: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Page]:
+    """Return the lesson, in English, whose examples need no model."""
+    monkeypatch.setattr(sentences, "look_at", small_sentence)
+    scene = sound_scene(tmp_path)
+    parts = (Part(0.0, 6.0, "A"), Part(6.0, 15.0, "B"))
+    monkeypatch.setattr(timelines, "voices", lambda _: Timeline(scene, parts, 200))
+    faults: list[str] = []
+    with Running(Examples(), make=make_app) as running:
+        context = browser.new_context(viewport={"width": 1200, "height": 900}, locale="en-US")
+        opened = context.new_page()
+        opened.set_default_timeout(1000 * PATIENCE_SECONDS)
+        opened.add_init_script(WATCH_POLICY)
+        opened.on("pageerror", lambda error: faults.append(str(error)))
+        opened.goto(running.url)
+        opened.locator("#examples").wait_for()
+        yield opened
+        faults += opened.evaluate("window.violations")
+        context.close()
+    assert faults == []
+
+
+def test_a_sentence_that_somebody_types(page: Page) -> None:
+    example = page.locator("[data-example=sentence]")
+    example.get_by_role("textbox").fill("a cat is a cat")
+    example.get_by_role("button", name="Look", exact=True).click()
+    whole = example.get_by_role("button", name="The whole map")
+    whole.click()
+    page.locator(".ls-whole-map .hm-map").wait_for()
+    # The map beneath is a live one: what is clicked in it is asked of its own scene.
+    page.get_by_role("button", name="Layer 1, head 2").click()
+    expect(page.locator(".ls-whole-map .hm-thumbnail[aria-pressed=true]")).to_have_count(1)
+    example.locator(".ls-choose-head button").nth(2).click()
+    example.locator(".ls-token").nth(3).click()
+    kept = json.loads((PAGE / "sentences.json").read_text())["en"]
+    row = kept["heads"][2]["weights"][3]
+    shown = [float(t.get_attribute("data-value") or "") for t in example.locator(".ls-token").all()]
+    assert shown == row
+
+
+def test_what_goes_wrong_is_said(page: Page) -> None:
+    example = page.locator("[data-example=sentence]")
+    example.get_by_role("textbox").fill("offline")
+    example.get_by_role("button", name="Look", exact=True).click()
+    told = example.locator(".ls-trouble")
+    expect(told).to_contain_text("the model must be fetched first; got no network.")
+    expect(example.locator(".ls-token")).not_to_have_count(0)
+
+
+def test_a_recording_and_its_moments(page: Page) -> None:
+    example = page.locator("[data-example=voices]")
+    example.get_by_role("button", name="Open the recording").click()
+    expect(example.locator(".ls-said")).to_contain_text("At 10.03 s (speaker B)")
+    shares = [
+        float(s.get_attribute("data-value") or "") for s in example.locator("[data-share]").all()
+    ]
+    assert sum(shares) == pytest.approx(1, abs=1e-5)
+    slider = example.get_by_role("slider", name="Choose a moment")
+    slider.fill("20")
+    expect(example.locator(".ls-said")).to_contain_text("At 1.02 s (speaker A)")
+    page.wait_for_function("document.querySelector('audio').currentTime < 2")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(example.locator(".ls-said")).to_contain_text("At 1.08 s")
+
+
+def test_the_oldest_map_is_closed_for_the_newest(page: Page) -> None:
+    def status(path: str) -> int:
+        return page.evaluate("async (path) => (await fetch(path)).status", path)
+
+    for number in range(MOST_SCENES + 1):
+        answer = page.evaluate(
+            """async (text) => (await (await fetch("/sentences", { method: "POST",
+                body: JSON.stringify({ text }) })).json()).scene""",
+            f"sentence {number}",
+        )
+        assert answer == number + 1
+    assert status("/scenes/1/description") == 404
+    assert status("/scenes/2/description") == 200
+    assert status(f"/scenes/{MOST_SCENES + 1}/description") == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/sentences", "{}", 400, 'the body must be JSON with a "text"; it is not.'),
+        ("/sentences", "[", 400, 'the body must be JSON with a "text"; it is not.'),
+        ("/timelines/voices/rows/1", None, 400, "timeline must be opened first; got voices."),
+        ("/timelines/voices/rows/-1", None, 400, "query must be a whole number from 0; got '-1'."),
+        ("/timelines/look_at", None, 404, "this address does not exist."),
+        ("/scenes/9/description", None, 404, "this address does not exist."),
+    ],
+)
+def test_requests_that_make_no_sense(
+    page: Page, path: str, body: str | None, status: int, words: str
+) -> None:
+    answer = page.evaluate(
+        """async ({ path, body }) => {
+            const how = body === null ? {} : { method: "POST", body };
+            const answer = await fetch(path, how);
+            return [answer.status, (await answer.json()).error];
+        }""",
+        {"path": path, "body": body},
+    )
+    assert answer == [status, words]
+
+
+def test_a_moment_that_there_is_not(page: Page) -> None:
+    said = page.evaluate(
+        """async () => {
+            await fetch("/timelines/voices");
+            return (await (await fetch("/timelines/voices/rows/300")).json()).error;
+        }"""
+    )
+    assert said == "query must be at most 299; got 300."
