@@ -6,6 +6,7 @@ from heedmap.speech.assigning import turns_of
 from heedmap.speech.evidence import evidence_of
 from heedmap.speech.linking import link
 
+from ..conftest import ForbidDense
 from .made_talk import Talk, made_talk, silent_talk, taking_turns
 
 
@@ -99,12 +100,12 @@ def test_nobody() -> None:
     assert evidence_of(talk.activity, talk.voices, linked, assigned) == ()
 
 
-def test_long_talk_needs_no_matrix_of_all_pairs(forbid_dense) -> None:
-    talk = made_talk(taking_turns(3, 900.0, 5.0))
+def test_long_talk_needs_no_matrix_of_all_pairs(forbid_dense: ForbidDense) -> None:
+    talk = made_talk(taking_turns(3, 600.0, 5.0))
     linked = link(talk.voices)
     assigned = turns_of(talk.activity, talk.voices, linked)
     voices = len(talk.speaker)
-    with forbid_dense(voices * voices // 4):
+    with forbid_dense(voices * voices // 2):
         found = evidence_of(talk.activity, talk.voices, linked, assigned)
     assert len(found) == len(assigned.turns)
 
