@@ -74,12 +74,3 @@ install_heedmap() {
     printf '%s\n' "$wanted" >".venv/installed-$extra"
     .venv/bin/heedmap doctor | grep '^kernel'
 }
-
-# Chinese without empty boxes in the pictures. Without it they still come, with codes for what no
-# installed font can draw.
-ensure_chinese_font() {
-    .venv/bin/python -c 'import sys
-from heedmap.plot import find_fonts
-sys.exit(bool(find_fonts(["他说他今天不能来"]).uncovered))' \
-        || debian_package fonts-wqy-microhei "a font for Chinese"
-}

@@ -12,7 +12,7 @@ OPTIONAL = (
     "av",
     "pyannote.core",
     "pyannote.metrics",
-    "sklearn",
+    "scipy",
     "webvtt",
     "kaldi_native_fbank",
     "matplotlib",

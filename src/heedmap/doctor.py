@@ -15,7 +15,7 @@ EXTRAS = {
     "plot": ("numpy", "matplotlib"),
     "explore": ("starlette", "uvicorn", "httptools"),
     "notebook": ("anywidget",),
-    "speech": ("sklearn", "pyannote.metrics", "webvtt"),
+    "speech": ("scipy", "pyannote.metrics", "webvtt"),
 }
 
 

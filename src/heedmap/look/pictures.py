@@ -102,7 +102,7 @@ def notes_on_pictures(run: Run, query: Sequence[int]) -> list[str]:
     if missing := find_fonts(run.axis.labels).uncovered:
         shown = missing if len(missing) <= 8 else f"{missing[:8]}…"
         notes.append(
-            f"no installed font has {shown}: pictures show codes instead. Install one, for "
+            f"no font here has {shown}: pictures show codes instead. Install one, for "
             "example Noto Sans CJK or WenQuanYi Micro Hei for Chinese"
         )
     return notes

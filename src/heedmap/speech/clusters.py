@@ -107,7 +107,7 @@ def clusters_of(
         ``count.least`` only where there are fewer voices.
 
     Raises:
-        MissingExtraError: if scikit-learn, with scipy on which it stands, is not installed.
+        MissingExtraError: if scipy is not installed.
 
     Cost: O(voices²) time and memory, about 20 bytes for each pair.
 
@@ -144,7 +144,7 @@ def require_scipy() -> Any:
         import scipy.optimize
         import scipy.spatial.distance
     except ImportError:
-        raise MissingExtraError("scikit-learn", "speech") from None
+        raise MissingExtraError("scipy", "speech") from None
     return scipy
 
 
