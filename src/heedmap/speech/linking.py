@@ -34,7 +34,10 @@ conversations 0.5 s and 1.5 s are as good, 3 s is worse."""
 
 LEAST_CLUSTER_SECONDS = 8.0
 """Shorter clusters are no speakers. A moment counts once for each window that holds it, in general
-four times: these are two seconds of speech. By the same conversations 6 s to 10 s are as good."""
+four times: these are two seconds of speech. By the same conversations 6 s to 10 s are as good. A
+recording of fewer windows has accordingly less."""
+
+WINDOWS_OF_A_MOMENT = 4
 
 MOST_CLUSTERED = 2000
 """Of how many voices at most the tree is made: 32 MB of distances. Windows are left out evenly,
@@ -93,7 +96,7 @@ def link(
 
     Raises:
         ArgumentError: for numbers that make no sense.
-        MissingExtraError: if scikit-learn, with scipy on which it stands, is not installed.
+        MissingExtraError: if scipy is not installed.
 
     Cost: O(voices²) time, a second for an hour; memory O(voices), and 100 MB for the tree.
     """
@@ -119,12 +122,18 @@ def link(
         voices.seconds[chosen],
         threshold=threshold,
         count=count,
-        least_seconds=LEAST_CLUSTER_SECONDS,
+        least_seconds=LEAST_CLUSTER_SECONDS * _times_counted(voices) / WINDOWS_OF_A_MOMENT,
     )
     centroids = _centroids(gathered, own, voices.seconds)
     similarity = value @ centroids.T
     cluster = _assigned(voices, similarity, _anchors(own, similarity))
     return Linked(weights, cluster, similarity, _notes(cluster, similarity.shape[1], count))
+
+
+def _times_counted(voices: Voices) -> int:
+    """Return how many windows a moment is counted in, at most: all of a short recording's."""
+    windows = int(voices.window.max()) + 1 if len(voices.window) else 0
+    return min(windows, WINDOWS_OF_A_MOMENT)
 
 
 def _chosen(voices: Voices, count: SpeakerCount) -> Int[Tensor, " chosen"]:
