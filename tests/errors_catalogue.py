@@ -51,6 +51,7 @@ WHERE = {
     "look": "`heedmap look`",
     "speech": "`heedmap hear`, and what is in `heedmap.speech`",
     "explore": "The live map: `heedmap explore`, `weights.explore()`, `look --html`",
+    "lesson": "The lesson: `heedmap lesson`",
     "cli": "The command line",
     "errors": "Anywhere",
 }

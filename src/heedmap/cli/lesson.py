@@ -34,7 +34,7 @@ def add_lesson(commands: Any) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--debug", action="store_true", help="show where an error comes from")
     parser.set_defaults(command=_lesson)
-    _add_measure(parser.add_subparsers(title="commands", metavar="COMMAND"))
+    _add_measure(parser.add_subparsers(title="commands", metavar="[measure]"))
 
 
 def _add_measure(commands: Any) -> None:

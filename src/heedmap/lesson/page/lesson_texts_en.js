@@ -98,7 +98,7 @@ export const texts = {
   step_6_says:
     "At last each frame adds up the `V` of all five, by the weights in its row. There are eight numbers again, but no longer of this frame alone: each frame that it looked at is in them.",
   whole_says:
-    "Mind that all five rows are computed at once, and that frame 1 reaches frame 5 in one step, just as it reaches frame 2. That is why it sees further and runs faster than what reads step by step.",
+    "Mind that all five rows are computed at once, and that frame 1 reaches frame 5 in one step, just as it reaches frame 2. That is why it sees further than what reads step by step, and why it can do everything at the same time. What this is worth is measured below.",
 
   changed_scale: "not divided by √d now",
   changed_temperature: "the temperature is {temperature} now",
@@ -131,7 +131,7 @@ export const texts = {
     "Choose a frame and follow its row: the wider an arc, the larger the weight. The bar below is its attention budget, 1 in all.",
   choose_frame: "Choose a frame",
   gaze_says:
-    "**{frame}** looks most at **{best}**, with {share} %. Its attention is as spread as if shared evenly among {effective} of {size} frames.",
+    "Here **{frame}** looks most at **{best}**, with {share} %. Its attention is as spread as if shared evenly among {effective} of {size} frames.",
   itself: "itself",
   ask_most: "Which frame does {frame} look at most? (its number)",
   why_most: "Find the largest weight in its row; its column says which frame.",
