@@ -319,7 +319,9 @@ def test_version(run: Main) -> None:
     assert out.startswith("heedmap 0.")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["look", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["look", "--help"], ["hear", "--help"], ["--version"]]
+)
 def test_help_does_not_wait_for_torch(arguments: list[str]) -> None:
     program = (
         f"import sys; from heedmap.cli import main; status = main({arguments!r}); "

@@ -1,4 +1,4 @@
-"""The command line: ``heedmap look INPUT``, ``heedmap explore INPUT``, ``heedmap doctor``.
+"""The command line: ``heedmap look``, ``explore``, ``hear`` and more, a file for each command.
 
 Results go to standard output, progress and errors to standard error. The status is 0 when done, 1
 when something failed, 2 for wrong usage or input, 130 when interrupted. What takes long to import

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="heedmap",
         description="See what attention looks at, in text, sound and film.",
-        epilog=EXAMPLES,
+        epilog=f"{EXAMPLES}  heedmap hear interview.wav --words\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, help="print the version and stop")
