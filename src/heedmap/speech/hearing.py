@@ -49,7 +49,8 @@ class Heard:
         kinds: What is heard in each 20 ms: background, speech, music, overlap.
         evidence: For each turn, in their order, the turns that it looked at, and its margin.
         links: How much each voice looks at each, ``[voices, voices]``; a voice is what is heard of
-            one speaker in one window of ten seconds.
+            one speaker in one window of ten seconds. ``links.explore(axis=moments, media=path)``
+            opens it with the sound.
         moments: For each voice the moment that stands for it, in seconds, with its speaker as
             label; they come in the order of time.
         words: What is said, if that was asked for.
