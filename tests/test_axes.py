@@ -88,3 +88,10 @@ def test_sizes_must_agree() -> None:
         Axis.of_tokens("ab", ["a", "b"], [(0, 1)])
     with pytest.raises(ShapeError, match="one row for each of 3"):
         Sequence(torch.zeros(2, 4), Axis.of_positions(3))
+
+
+def test_a_moment_may_end_after_the_last_one_began():
+    axis = Axis("audio", ("long", "short"), ((0.0, 9.0), (2.0, 3.0)))
+    assert axis.locate("8.5s").positions == (0,)
+    with pytest.raises(InputError, match=r"query must be a time from 0\.00s to 9\.00s; got 9\.5"):
+        axis.locate("9.5s")

@@ -183,7 +183,7 @@ class Axis:
         for position, (start, end) in enumerate(spans):
             if start <= place < end:
                 return Location((position,))
-        first, last = spans[0][0], spans[-1][1]
+        first, last = spans[0][0], max(end for _, end in spans)
         if spans is self.frames:
             last -= 1
         if not first <= place <= last:
