@@ -51,6 +51,17 @@ def test_the_windows_do_not_depend_on_the_blocks(block: int) -> None:
         assert torch.equal(one.samples, other.samples)
 
 
+def test_two_hours_are_never_held() -> None:
+    block = torch.zeros(65_536)
+    blocks = 2 * 3600 * 16_000 // len(block)
+    found = stretches(block for _ in range(blocks))
+    parts = [(len(part.samples), len(part.starts)) for part in found]
+    assert max(length for length, _ in parts) <= STRETCH + 2 * STEP
+    length = blocks * len(block)
+    windows = sum(starts for _, starts in parts)
+    assert windows == (length - WINDOW_SAMPLES) // STEP + 2
+
+
 def test_nothing_comes_of_nothing() -> None:
     assert list(stretches([])) == []
     assert list(stretches([torch.zeros(0)])) == []

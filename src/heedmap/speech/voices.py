@@ -1,6 +1,6 @@
 """What every speaker of every window sounds like, where nobody else speaks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,14 +115,12 @@ def make_voices(
     sound: str | Path | Iterable[Float[Tensor, " samples"]],
     *,
     progress: Progress | None = None,
-    on_seconds: Callable[[float], None] | None = None,
 ) -> tuple[LocalActivity, Voices]:
     """Return who is heard in each window of a sound, and what each of them sounds like.
 
     Args:
         sound: A file, or 16 kHz samples piece by piece.
         progress: Called with one line of text before a package is fetched.
-        on_seconds: Called with how many seconds of the sound are done.
 
     Raises:
         InputError: if the file is no sound.
@@ -135,8 +133,6 @@ def make_voices(
     for stretch in stretches(blocks):
         mel = mel_frames(stretch.samples[: stretch.length_samples])
         voices.add(stretch, activity.add(stretch), mel)
-        if on_seconds:
-            on_seconds((stretch.start_frame * FRAME_SAMPLES + stretch.length_samples) / 16_000)
     return activity.finish(), voices.finish()
 
 
