@@ -70,7 +70,7 @@ def test_without_the_root_weights_are_sharper_from_the_start() -> None:
 
 
 def test_passes_are_timed_often_enough() -> None:
-    assert len(pace.milliseconds("cnn", 64, learning=True)) == pace.REPEATS
+    assert len(pace.milliseconds("cnn", 64, learning=True)) == pace.REPEATS // 2 + 1
     assert min(pace.milliseconds("attention", 64, learning=False)) > 0
 
 
@@ -104,7 +104,7 @@ def test_pictures_table_and_numbers_are_written(tmp_path: Path) -> None:
         "spread": [0.25, 0.125],
         "seeds": [[1.0, 0.5], [0.25, 0.5]],
     }
-    assert "pictures, table and numbers are in" in told[-1]
+    assert told[-1] == f"The pictures, the table and the numbers are in {tmp_path / 'out'}."
 
 
 @pytest.mark.bad_input
@@ -154,11 +154,15 @@ def test_what_the_page_says_is_what_was_measured() -> None:
     assert mean("recall", "cnn", 16) > 0.95
     assert mean("recall", "cnn", 32) < 0.25
     assert mean("reach", "cnn", 32) == 0
-    # “From some length on it is the slowest.”
+    # “Four times as long takes attention about sixteen times, the others about four.”
     for result in ("learning", "reading"):
         longest = kept[result]["x"][-1]
-        times = {line: mean(result, line, longest) for line in MAKERS}
-        assert max(times, key=lambda line: times[line]) == "attention", times
+        for line in MAKERS:
+            growth = mean(result, line, longest) / mean(result, line, longest // 4)
+            assert (8 < growth < 24) == (line == "attention"), (result, line, growth)
+        # “Further on the LSTM and the CNN are faster.”
+        assert mean(result, "attention", longest) > mean(result, "lstm", longest)
+        assert mean(result, "attention", longest) > mean(result, "cnn", longest)
     # “Divided, d does not matter”; “large gradients”; “falls more slowly”.
     divided = kept["sharpness_by_width"]["series"]["scaled"]["mean"]
     assert max(divided) < 1.2 * min(divided)

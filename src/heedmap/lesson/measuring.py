@@ -50,15 +50,16 @@ def measure(
     """
     check_free(folder, force=force, ours=OURS)
     require_matplotlib()
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = (results or measure_all)(progress)
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     table = table_of(found)
     with filled_at_once(folder, force=force, ours=OURS, summary=SUMMARY) as temporary:
         draw_pictures(found, temporary)
         (temporary / "table.md").write_text(table, encoding="utf-8")
         (temporary / SUMMARY).write_text(json.dumps(as_json(found, seconds)), encoding="utf-8")
-    progress(f"Measured in {seconds:.0f} s; pictures, table and numbers are in {folder}.")
+    progress(f"Measured in {seconds:.0f} s of processor time.")
+    progress(f"The pictures, the table and the numbers are in {folder}.")
     return table
 
 
@@ -80,7 +81,12 @@ def measure_all(tell: Tell) -> dict[str, Curves]:
 
 
 def as_json(results: dict[str, Curves], seconds: float) -> dict[str, Any]:
-    """Return the results as the page of the lesson reads them."""
+    """Return the results as the page of the lesson reads them.
+
+    Args:
+        results: Every result by its name.
+        seconds: How much processor time they took.
+    """
     return {
         "schema": 1,
         "seeds": SEEDS,

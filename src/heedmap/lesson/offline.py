@@ -1,6 +1,7 @@
 """The lesson as one file that opens without a program and without a network."""
 
 import json
+import re
 from base64 import b64encode
 from pathlib import Path
 
@@ -69,7 +70,8 @@ def lesson_page(language: Language | None = None) -> str:
 
 
 def _styles(files: dict[str, PageFile]) -> str:
-    """Return the style sheets as one, with the font for Chinese in it."""
+    """Return the style sheets of the page as one, with the font for Chinese in it."""
     font = "data:font/otf;base64," + b64encode(files[FONT].content).decode()
     fonts = files["fonts.css"].content.decode().replace(FONT, font)
-    return fonts + "".join(files[name].content.decode() for name in ("style.css", "lesson.css"))
+    names = re.findall(r'href="/page/(\w+\.css)"', files["index.html"].content.decode())
+    return "".join(fonts if name == "fonts.css" else files[name].content.decode() for name in names)

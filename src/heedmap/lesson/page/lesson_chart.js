@@ -34,7 +34,7 @@ export function chart(lesson, result, words, axes) {
   const scale = scaleOf(result, axes);
   const picture = draw(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": lesson.say(words.title) },
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": lesson.say(words.title).replaceAll("`", "") },
     ...gridOf(result, axes, scale),
     ...Object.entries(result.series).map(([name, line]) => lineOf(name, line, result.x, scale)),
     draw(
@@ -95,7 +95,7 @@ function scaleOf({ x, series }, { doubling, tenfold, within }) {
  */
 function endsOf(values, tenfold) {
   if (!tenfold) {
-    return [0, Math.max(...values)];
+    return [0, Math.ceil(2 * Math.max(...values)) / 2];
   }
   const above = values.filter((value) => value > 0);
   return [
@@ -110,7 +110,7 @@ function endsOf(values, tenfold) {
  * @param {Scale} scale
  */
 function gridOf({ x, facts }, { tenfold }, { across, up, ends }) {
-  const marks = tenfold ? tens(ends) : [0, 0.25, 0.5, 0.75, 1].map((part) => part * ends[1]);
+  const marks = tenfold ? tens(ends) : evenly(ends[1]);
   const step = Math.ceil(x.length / MOST_TICKS);
   const chance =
     facts.chance === undefined
@@ -141,6 +141,16 @@ function gridOf({ x, facts }, { tenfold }, { across, up, ends }) {
       ),
     ...chance,
   ];
+}
+
+/**
+ * Return marks from 0 to a multiple of a half.
+ *
+ * @param {number} last
+ */
+function evenly(last) {
+  const step = last > 1 ? 0.5 : 0.25;
+  return Array.from({ length: Math.round(last / step) + 1 }, (_, at) => at * step);
 }
 
 /**

@@ -168,7 +168,7 @@ function sounds(lesson) {
  * @param {Lesson} lesson
  * @param {Key} key
  * @param {string[]} values
- * @param {{read: () => string, choose: (value: string) => void, live?: (update: () => void) => void}} how
+ * @param {{read: () => string, choose: (value: string) => void}} how
  */
 export function choice(lesson, key, values, { read, choose }) {
   const buttons = values.map((value) => {

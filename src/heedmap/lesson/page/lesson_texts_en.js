@@ -236,25 +236,25 @@ export const texts = {
   measured_says:
     "Claims want numbers. The task: one symbol of a sequence is marked, and at the end its name must be told; it lies D steps back. Self-attention, LSTM, GRU and a dilated CNN have {least} to {most} parameters each, and learn from {batches} batches.",
   measured_how:
-    "With {seeds} seeds (bars are standard deviations), {threads} thread, in {seconds} seconds all together. For your machine: ~heedmap lesson measure -o FOLDER~.",
+    "With {seeds} seeds (bars are standard deviations), {threads} thread, in {seconds} seconds of processor time all together. For your machine: ~heedmap lesson measure -o FOLDER~.",
   numbers: "The numbers",
   part_far: "How far it sees",
   part_far_says:
     "Self-attention is one step from every position, so an answer is as easy to learn from anywhere. A recurrent network is D + 1 steps away, and the gradient shrinks at each of them, until nothing is learned (longer training helps, but distance remains the limit). The CNN is fine within its field of view (30 steps); beyond, the gradient is 0: it cannot see, unless it gets more layers.",
   part_pace: "How fast it is",
   part_pace_says:
-    "Self-attention can compute its T positions at once, recurrence must go one after the other: that pays for short sequences and on machines with many cores. But all pairs must be compared, so time grows as T²: on this one thread it becomes the slowest from some length on. That is a real price.",
+    "Self-attention can compute its T positions at once, the better the more cores there are; recurrence must go one after the other. But all pairs must be compared: four times as long takes self-attention about sixteen times, the others about four. On this one thread it is not slow while sequences are short; further on, the LSTM and the CNN are faster. That is a real price. (The GRU is slow by how it is made: on a CPU, PyTorch fuses the operations of an LSTM, and not those of a GRU.)",
   part_scale: "Without the division by √d",
   part_scale_says:
     "With random Q and K, weights get the sharper the larger d is, unless divided; divided, d does not matter. In training: without it, attention stares at some arbitrary position from the start, gradients are large and erratic, the loss falls more slowly, and seeds differ more. It can be learned all the same, only slowly and riskily.",
   chart_recall: "Share of right answers (dashed: guessing)",
-  chart_reach: "Untrained: share of the whole gradient that goes to the input D steps back",
+  chart_reach: "Untrained: share of the whole gradient that goes to the input D steps back (below 10⁻⁹: at the lower edge)",
   chart_steps: "Operations, one after the other, that information goes through",
   chart_learning: "Milliseconds to learn from one sequence (forward and back)",
   chart_reading: "Milliseconds to read one sequence (forward only)",
   chart_sharpness_by_width: "Largest weight of a row, random Q and K, 64 positions",
   chart_loss: "Loss in training (d = 64)",
-  chart_gradient: "Size of the gradient of W_Q and W_K in training",
+  chart_gradient: "Size of the gradient of `W_Q` and `W_K` in training",
   chart_sharpness: "Largest weight of the last position in training",
   across_distance: "D: steps back",
   across_length: "T: length of the sequence",

@@ -224,25 +224,25 @@ export const texts = {
   measured_says:
     "说法要用数来对。任务：一串符号里有一个带记号，读完之后要说出它是什么，它在 D 步之前。自注意力、LSTM、GRU 和空洞卷积各有 {least} 到 {most} 个参数，都学 {batches} 批。",
   measured_how:
-    "共 {seeds} 个随机种子，竖线是标准差，{threads} 个线程，全部用时 {seconds} 秒。你的机器上的结果：~heedmap lesson measure -o 文件夹~。",
+    "共 {seeds} 个随机种子，竖线是标准差，{threads} 个线程，共用处理器时间 {seconds} 秒。你的机器上的结果：~heedmap lesson measure -o 文件夹~。",
   numbers: "看数",
   part_far: "看得远不远",
   part_far_says:
     "自注意力到任何位置都只隔一步，所以答案多远都一样好学。循环网络隔 D + 1 步，传回来的梯度每步缩小一截，远了就学不动（学得更久会好些，但仍受距离所限）。卷积在视野（30 步）之内很好，再远就是 0：它根本看不见，只能再加层。",
   part_pace: "快不快",
   part_pace_says:
-    "自注意力的 T 个位置可以同时算，循环必须一个接一个，所以短序列和很多核的机器上它占便宜。但两两都要比，时间按 T² 增长：在这一个线程上，长到一定程度它就成了最慢的。这是真实的代价。",
+    "自注意力的 T 个位置可以同时算，核越多越占便宜；循环只能一个接一个。但两两都要比：序列长 4 倍，自注意力的时间约为 16 倍，别的约 4 倍。在这一个线程上，短序列时它不慢；再长，LSTM 和卷积就更快了。这是真实的代价。（GRU 慢在实现：PyTorch 在 CPU 上替 LSTM 把运算并在一起做，GRU 没有。）",
   part_scale: "不除以 √d 会怎样",
   part_scale_says:
     "随机的 Q、K 下，d 越大，不除就越尖；除了则与 d 无关。训练时：不除的，一开始就盯住随便哪个位置，梯度大而乱，损失降得慢，几个种子之间差别也大。它并非学不会，只是走得又慢又险。",
   chart_recall: "答对的比例（虚线：瞎猜）",
-  chart_reach: "未训练时，D 步之前的输入占全部梯度的几分之几",
+  chart_reach: "未训练时，D 步之前的输入占全部梯度的几分之几（小于 10⁻⁹ 的画在底边）",
   chart_steps: "信息要经过几次先后的运算",
   chart_learning: "学一遍（前向加反向）的毫秒数",
   chart_reading: "读一遍（只前向）的毫秒数",
   chart_sharpness_by_width: "每行最大的权重，随机的 Q、K，64 个位置",
   chart_loss: "训练中的损失（d = 64）",
-  chart_gradient: "训练中 W_Q、W_K 的梯度大小",
+  chart_gradient: "训练中 `W_Q`、`W_K` 的梯度大小",
   chart_sharpness: "训练中最后位置的最大权重",
   across_distance: "D：相隔几步",
   across_length: "T：序列长度",

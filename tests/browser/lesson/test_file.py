@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from heedmap.lesson.offline import write_lesson
 from tests.browser.conftest import PATIENCE_SECONDS, WATCH_POLICY
-from tests.browser.lesson import READ, Knobs, assert_shown, expected
+from tests.browser.lesson.beside_pytorch import READ, Knobs, assert_shown, expected
 
 
 @pytest.fixture
