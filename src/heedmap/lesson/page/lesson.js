@@ -94,7 +94,12 @@ function bar(lesson) {
   );
   languages.value = lesson.state.language;
   languages.addEventListener("change", () => lesson.store.set({ language: languages.value }));
-  const theme = lesson.text("button", "switch_theme", {}, { type: "button", class: "hm-small" });
+  const themeName = lesson.say("switch_theme");
+  const theme = make(
+    "button",
+    { type: "button", class: "hm-small", "aria-label": themeName, title: themeName },
+    "◐",
+  );
   theme.addEventListener("click", () => {
     const dark = theme.closest(".ls")?.getAttribute("data-theme") === "dark";
     lesson.store.set({ theme: dark ? "light" : "dark" });

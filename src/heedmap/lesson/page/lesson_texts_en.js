@@ -4,7 +4,7 @@ export const texts = {
   title: "Self-attention: who should I look at?",
   language: "Language",
   switch_theme: "Light / dark",
-  restart: "Back to the first numbers",
+  restart: "↺ Reset",
   close: "Close",
 
   // Opening.
@@ -32,7 +32,7 @@ export const texts = {
 
   formula: "The whole formula",
   formula_says:
-    "Read: every question `Q` is multiplied with every badge `K`, which gives scores; dividing by `√d` keeps them of one size; softmax turns each row into weights that sum to 1; by these weights the contents `V` are added up. The six steps below do it with real numbers.",
+    "Read: every question `Q` is multiplied with every badge `K`, which gives scores; dividing by `√d` keeps them of one size (`d` is the number of columns of `Q`); softmax turns each row into weights that sum to 1; by these weights the contents `V` are added up. The six steps below do it with real numbers.",
   how_to_use:
     "How to use this page: point at any number (tap it on a phone; with the keyboard, Tab into a table and use the arrow keys), and the lower edge says how it came about. Tables marked ✎ can be edited, and all that follows changes along. The first numbers are those of ~torch.manual_seed(42)~: PyTorch gives you the very same.",
 
@@ -79,7 +79,7 @@ export const texts = {
 
   step_4: "÷ √d: keeping the scores in bounds",
   step_4_says:
-    "Every score is a sum of d products. The larger d, the more scores swing, about as `√d`; dividing by `√d` just makes up for it. Without it, the softmax of the next step becomes sharp: before having learned whom to look at, a frame looks at hardly more than one, which makes training slow and unsteady (measured further below).",
+    "Every score is a sum of `d` products; `d` is the number of columns of `Q` that a head has, 8 here, where there is one head. The larger `d`, the more scores swing, about as `√d`; dividing by `√d` just makes up for it. Without it, the softmax of the next step becomes sharp: before having learned whom to look at, a frame looks at hardly more than one, which makes training slow and unsteady (measured further below).",
   grid_scaled: "scores divided by √d",
   ask_scale: "Without the division by √d, the weights that softmax gives become …",
   scale_sharper: "sharper: gathered on few frames",
