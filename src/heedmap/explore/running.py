@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from heedmap.explore.app import make_app
 from heedmap.explore.asgi import App, require
@@ -17,6 +17,7 @@ from heedmap.explore.limits import Limits
 from heedmap.explore.listening import is_everywhere, listen, own_address, own_names
 
 
+@runtime_checkable
 class Closable(Protocol):
     """What is shown, and has an end."""
 
