@@ -88,7 +88,7 @@ def test_a_link_that_leads_nowhere_is_not_taken_for_words(tmp_path: Path, monkey
 
 
 def test_a_name_that_no_file_can_have_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="^input must be a file that can be read"):
+    with pytest.raises(InputError, match=r"^input must be a file that can be read"):
         open_media(Path("x" * 5000))
     with pytest.raises(InputError, match="input must be text without NUL or lone surrogates"):
         open_media("a\0b")
