@@ -57,7 +57,7 @@ def _add_hear(kinds: Any) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="chooses all that is drawn; default: 0"
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="how many steps; default: 400")
+    parser.add_argument("--steps", type=int, metavar="N", help="how many steps; default: 500")
     parser.add_argument(
         "--resume", action="store_true", help="go on with what the folder holds, if anything"
     )

@@ -1,7 +1,7 @@
 """Which of the voices that windows hold are one person: self-attention over their embeddings.
 
 The voices of all windows are one sequence. Each looks at all, weights = softmax(Q·Kᵀ / temperature
-+ log seconds), Q, K and V being the unit embeddings, or learned projections of them: a voice that
++ log seconds), Q, K and V being the unit embeddings, or a learned projection of them: a voice that
 was heard for longer counts for more. What a voice gathers, weights · V, is an average of the voices
 that are like it, with less of the chance in each; that is what clusters are made of. Then every
 voice goes to the nearest speaker, no two of one window to the same.
@@ -27,6 +27,10 @@ THRESHOLD = 0.34
 never by recordings that are scored: the error is within 2.2 points of its best from 0.26 to 0.44,
 the widest range of the temperatures from 0.04 to 0.12, and this is its middle. Below, one person
 becomes several; above, several become one."""
+
+LEARNED_THRESHOLD = 0.5
+"""The same for learned projections, which move voices of different people further apart: the middle
+of the widest range, from 0.4 on."""
 
 LEAST_CLEAN_SECONDS = 1.0
 """Voices heard alone for a shorter time make no clusters, but are assigned to them. By the same
@@ -73,7 +77,7 @@ def link(
     *,
     projections: Projections | None = None,
     temperature: float = TEMPERATURE,
-    threshold: float = THRESHOLD,
+    threshold: float | None = None,
     speakers: int | None = None,
     min_speakers: int | None = None,
     max_speakers: int | None = None,
@@ -85,7 +89,8 @@ def link(
         projections: Learned ones; the embeddings themselves are query, key and value without.
         temperature: What the cosines are divided by before the softmax: the smaller, the fewer
             voices each looks at.
-        threshold: The cosine distance, from 0 to 2, above which gathered voices are not joined.
+        threshold: The cosine distance, from 0 to 2, above which gathered voices are not joined;
+            what was chosen for learned projections, or for none, unless given.
         speakers: Exactly so many speakers.
         min_speakers: At least so many.
         max_speakers: At most so many.
@@ -103,15 +108,16 @@ def link(
     count = SpeakerCount.of(speakers, min_speakers, max_speakers)
     if not temperature > 0:
         raise ArgumentError(f"temperature must be above 0; got {temperature}.")
+    if threshold is None:
+        threshold = THRESHOLD if projections is None else LEARNED_THRESHOLD
     if not 0 <= threshold <= 2:
         raise ArgumentError(
             f"threshold must be a cosine distance, from 0 to 2; got {threshold}. Smaller ones make "
             "more speakers."
         )
-    units = voices.embeddings
-    query, key, value = (units, units, units) if projections is None else projections(units)
+    units = voices.embeddings if projections is None else projections(voices.embeddings)
     gathered, weights = attention(
-        query, key, value, scale=1 / temperature, bias=voices.seconds.log()[None]
+        units, units, units, scale=1 / temperature, bias=voices.seconds.log()[None]
     )
     gathered = normalize(gathered, dim=-1)
     chosen = _chosen(voices, count)
@@ -125,7 +131,7 @@ def link(
         least_seconds=LEAST_CLUSTER_SECONDS * _times_counted(voices) / WINDOWS_OF_A_MOMENT,
     )
     centroids = _centroids(gathered, own, voices.seconds)
-    similarity = value @ centroids.T
+    similarity = units @ centroids.T
     cluster = _assigned(voices, similarity, _anchors(own, similarity))
     return Linked(weights, cluster, similarity, _notes(cluster, similarity.shape[1], count))
 

@@ -2,10 +2,10 @@
 
 Conversations are made of single voices, heard as any recording is, and kept as embeddings with the
 truth of whose they are. Of every step's conversations each voice looks at those with which it has
-no sound in common, and two things are asked of it: that what it looks at votes for its speaker
-(−log of the share of the weights that is its speaker's), and that what it gathers is nearer to its
-speaker's mean than to another's. Voices that are held out tell when to stop; where nothing that was
-learned helps them, the projections stay the identity.
+no sound in common, and what it looks at votes for a speaker: the loss is −log of the share of the
+weights that is its own speaker's. Only voices of one speaker are asked, but all vote, those too in
+which the segmentation took two people for one. Voices that are held out tell when to stop; where
+nothing that was learned helps them, the projections stay the identity.
 """
 
 import json
@@ -18,17 +18,16 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from heedmap.attention import attention
 from heedmap.errors import ArgumentError, InputError
 from heedmap.models.packages import Progress
 from heedmap.speech.examples import Example, Voiced, joined, make_example, others
 from heedmap.speech.files import write_at_once
-from heedmap.speech.linking import TEMPERATURE
+from heedmap.speech.linking import LEAST_CLEAN_SECONDS, TEMPERATURE
 from heedmap.speech.projections import Projections, write_atomically
 
-STEPS = 400
+STEPS = 500
 CONVERSATIONS = 60
 HELD_OUT_CONVERSATIONS = 20
 HELD_OUT_SHARE = 0.3
@@ -36,6 +35,9 @@ HELD_OUT_SHARE = 0.3
 
 JOINED = 3
 """Of so many conversations each step is made, so that a voice meets itself in another room."""
+
+ONE_SPEAKER = 0.85
+"""A voice of which a larger share is one speaker's is said to be of one speaker."""
 
 EVERY_STEPS = 20
 """How often the held-out voices are asked, a line is logged and a checkpoint written."""
@@ -108,7 +110,13 @@ def train_hear(
             raise ArgumentError(f"{name} must be 1 or more for a training; got {number}.")
     learning, held_out = split_voices(pools, seed)
     names = [sorted(pool) for pool in pools]
-    recipe = {"seed": seed, "conversations": conversations, "voices": names}
+    recipe = {
+        "form": FORM,
+        "seed": seed,
+        "conversations": conversations,
+        "temperature": TEMPERATURE,
+        "voices": names,
+    }
     _open_folder(output, recipe, resume)
     examples = [
         [
@@ -146,10 +154,17 @@ def split_voices(pools: Sequence[Voiced], seed: int) -> tuple[list[Voiced], list
 
 
 class Loss(NamedTuple):
-    """What projections cost, and how many of the votes are right."""
+    """What projections cost on an example.
+
+    Attributes:
+        total: The mean over the voices that are asked; 0 where none is.
+        right: The share of them for which their own speaker has most votes.
+        asked: How many there are.
+    """
 
     total: Float[Tensor, ""]
     right: float
+    asked: float
 
 
 def loss_of(projections: Projections, example: Example) -> Loss:
@@ -157,26 +172,24 @@ def loss_of(projections: Projections, example: Example) -> Loss:
 
     Cost: O(voices²).
     """
-    query, key, value = projections(example.embeddings)
+    units = projections(example.embeddings)
     visible = others(example)
-    # A speaker whom a voice cannot see elsewhere cannot be voted for.
-    truth = example.truth * ((visible.float() @ example.truth) > 0)
-    seen, _ = attention(
-        query,
-        key,
-        torch.cat([example.truth, value], dim=1),
+    votes, _ = attention(
+        units,
+        units,
+        example.truth,
         mask=visible[None],
         scale=1 / TEMPERATURE,
         bias=example.seconds.log()[None],
     )
-    speakers = truth.shape[1]
-    votes, gathered = seen[:, :speakers], normalize(seen[:, speakers:], dim=1)
-    means = normalize(example.truth.T @ (value * example.seconds[:, None]), dim=1)
-    nearer = (gathered @ means.T / TEMPERATURE).log_softmax(1)
-    asked = truth.sum().clamp(min=1e-6)
-    total = -(truth * (votes.clamp(min=1e-6).log() + nearer)).sum() / asked
-    right = truth.gather(1, votes.argmax(1, keepdim=True)).sum() / asked
-    return Loss(total, float(right))
+    one = (example.truth.amax(1) > ONE_SPEAKER) & (example.seconds > LEAST_CLEAN_SECONDS)
+    # A speaker whom a voice cannot see elsewhere cannot be voted for.
+    possible = (visible.float() @ example.truth) > 0
+    truth = example.truth * (one[:, None] & possible)
+    asked = float(truth.sum())
+    total = -(truth * votes.clamp(min=1e-6).log()).sum() / max(asked, 1e-6)
+    right = float(truth.gather(1, votes.argmax(1, keepdim=True)).sum()) / max(asked, 1e-6)
+    return Loss(total, right, asked)
 
 
 class _Run:
@@ -240,11 +253,13 @@ class _Run:
     def _ask(self, progress: Progress) -> None:
         """Ask the held-out voices, log, and write a checkpoint."""
         found = [loss_of(self._projections, example) for example in self._held_out]
+        asked = max(sum(loss.asked for loss in found), 1e-6)
+        learned = self._losses
         line = {
             "step": self._step,
-            "learning_loss": _mean(self._losses),
-            "held_out_loss": _mean([float(loss.total) for loss in found]),
-            "held_out_right": _mean([loss.right for loss in found]),
+            "learning_loss": sum(learned) / len(learned) if learned else None,
+            "held_out_loss": sum(float(loss.total) * loss.asked for loss in found) / asked,
+            "held_out_right": sum(loss.right * loss.asked for loss in found) / asked,
         }
         if not self._history or line["held_out_loss"] < min(
             before["held_out_loss"] for before in self._history
@@ -281,10 +296,6 @@ class _Run:
     def _write_log(self) -> None:
         lines = "".join(json.dumps(line) + "\n" for line in self._history)
         write_at_once(self._folder / LOG, lines)
-
-
-def _mean(numbers: Sequence[float]) -> float | None:
-    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _open_folder(folder: Path, recipe: dict[str, Any], resume: bool) -> None:
