@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,10 @@ from numpy.typing import NDArray
 
 from heedmap.cli import main
 from heedmap.models.packages import PACKAGED, fetch_file
+from heedmap.speech import hear
+from heedmap.speech.report import report
 
+ROOT = Path(__file__).parents[2]
 RATE_HZ = 16_000
 FILES = ["speakers.json", "speakers.png", "speakers.rttm", "speakers.vtt"]
 Hear = Callable[..., tuple[int, str, str]]
@@ -55,6 +59,12 @@ def sample() -> Samples:
     samples, rate = soundfile.read(fetch_file(PACKAGED["sample.wav"]), dtype="float32")
     assert rate == RATE_HZ
     return np.asarray(samples, np.float32)[6 * RATE_HZ : 26 * RATE_HZ]
+
+
+@pytest.fixture(scope="module")
+def printed_of_the_sample() -> list[str]:
+    """Return the lines that are printed of the whole sample."""
+    return report(hear(fetch_file(PACKAGED["sample.wav"]))).splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -316,3 +326,13 @@ def test_an_interruption_leaves_nothing(folder: Path, sample: Samples, how: sign
     assert (running.returncode, out) == (130, b"")
     assert err.decode().splitlines()[-1] == "heedmap: interrupted."
     assert [path.name for path in folder.iterdir()] == ["long.flac"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_readmes_show_what_is_printed(name: str, printed_of_the_sample: list[str]) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    shown = [line.removesuffix(" …") for line in re.findall(r"^    (\d  0:.*)$", text, re.M)]
+    assert len(shown) == 2
+    for line in shown:
+        assert any(found.startswith(line) for found in printed_of_the_sample), line

@@ -36,6 +36,7 @@ TITLE_POINTS = 34.0
 FONT_POINTS = 8.5
 SMALL_FONT_POINTS = 6.5
 TIME_POINTS = 7.5
+NUMBER_POINTS = 8.0
 LETTER = 0.56
 KIND_COLOURS = {"speech": "#8f9aa5", "music": "#b279a2", "overlap": "#d62728"}
 COLOUR_OF_OTHER_KINDS = "#9c9c9c"
@@ -296,7 +297,8 @@ def _write_once(
     bold: bool = False,
 ) -> None:
     """Write a few words above a place, unless others stand there already."""
-    half = _width_points(words, SMALL_FONT_POINTS) / 2 + 1
+    points = NUMBER_POINTS if bold else SMALL_FONT_POINTS
+    half = _width_points(words, points) / 2 + 1
     x = min(max(x, half), LINE_POINTS - half)
     height = SMALL_FONT_POINTS + 1.5
     near = ((left, right) for left, right, other in taken if abs(y - other) < height)
@@ -305,9 +307,9 @@ def _write_once(
     taken.append((x - half, x + half, y))
     ax.text(
         x,
-        y + 2,
+        y + 1.5,
         words,
-        fontsize=SMALL_FONT_POINTS,
+        fontsize=points,
         fontweight="bold" if bold else "normal",
         color=colour,
         ha="center",
