@@ -1,25 +1,29 @@
-"""Everything side by side: `python -m benchmarks [--quick]`.
+"""Everything side by side: `python -m benchmarks [--quick] [--minutes N]`.
 
 Each contestant runs in each of many turns, in an order that changes from turn to turn, one at a
 time. Written are `benchmarks/results.md`, `results.json` and `results.png`: medians, and the
-quarter and three-quarter points of the ratios to PyTorch's fused kernel in the same turn.
+quarter and three-quarter points of the ratios to PyTorch's fused kernel in the same turn. All of it
+takes about an hour and a half; what does not fit into `--minutes` is left out, and named.
 """
 
 import argparse
 import random
 import statistics
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.environments import PEERS, Process, python_of
 from benchmarks.problems import Problem, all_problems
-from benchmarks.report import Result, machine, write
+from benchmarks.report import Result, machine, title, write
 
 HERE = Path(__file__).parent
 SECONDS_OF_EACH = 1.0
 TURNS = (5, 41)
 """How many turns there are at least and at most."""
+OPERATIONS_PER_SECOND = 1e11
+"""What the contestants do on average, roughly, to foresee how long a problem takes."""
 
 
 class Entrant(NamedTuple):
@@ -98,24 +102,39 @@ def measure(problem: Problem, processes: dict[str, Process]) -> list[Result]:
     return results
 
 
+def foreseen(problem: Problem) -> float:
+    """Return about how many seconds a problem takes."""
+    call = problem.operations / OPERATIONS_PER_SECOND
+    return len(ENTRANTS) * max(SECONDS_OF_EACH, (TURNS[0] + 2) * call)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--quick", action="store_true", help="only problems of up to 2048 positions"
     )
+    parser.add_argument("--longest", type=int, help="only problems of up to so many positions")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="how long it may take")
     parser.add_argument("--output", type=Path, default=HERE, help="the folder for the results")
     options = parser.parse_args()
-    problems = [p for p in all_problems() if not options.quick or p.positions <= 2048]
+    longest = options.longest or (2048 if options.quick else 100_000)
+    problems = [problem for problem in all_problems() if problem.positions <= longest]
     processes = start()
     results: list[Result] = []
+    left_out: list[Problem] = []
+    found, end = machine(), time.monotonic() + 60 * options.minutes
     try:
         for problem in problems:
-            print(problem, file=sys.stderr)
+            if time.monotonic() + foreseen(problem) > end:
+                left_out.append(problem)
+                continue
+            print(title(problem), file=sys.stderr)
             results += measure(problem, processes)
-            write(options.output, machine(), results)
+            write(options.output, found, results, left_out)
     finally:
         for process in processes.values():
             process.close()
+    write(options.output, found, results, left_out)
     print(options.output / "results.md")
 
 

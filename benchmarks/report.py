@@ -66,15 +66,21 @@ def _peak(size: int = 2048, tries: int = 8) -> float:
     return 2 * size**3 / best
 
 
-def write(folder: Path, found: dict[str, Any], results: list[Result]) -> None:
+def write(
+    folder: Path, found: dict[str, Any], results: list[Result], left_out: list[Problem]
+) -> None:
     """Write the three files."""
-    plain = {"machine": found, "results": [asdict(result) for result in results]}
+    plain = {
+        "machine": found,
+        "results": [asdict(result) for result in results],
+        "left_out": [asdict(problem) for problem in left_out],
+    }
     (folder / "results.json").write_text(json.dumps(plain, indent=1) + "\n", "utf-8")
-    (folder / "results.md").write_text(table(found, results), "utf-8")
+    (folder / "results.md").write_text(table(found, results, left_out), "utf-8")
     draw(folder / "results.png", found, results)
 
 
-def table(found: dict[str, Any], results: list[Result]) -> str:
+def table(found: dict[str, Any], results: list[Result], left_out: list[Problem]) -> str:
     """Return the results in Markdown, a table for each problem's contestants as rows."""
     told = ", ".join(f"{name} {value}" for name, value in found.items() if name[0] != "o")
     rate = found["operations_per_second"] / 1e9
@@ -93,6 +99,9 @@ def table(found: dict[str, Any], results: list[Result]) -> str:
             for r in results
             if r.problem == problem
         ]
+    if left_out:
+        lines += ["", "Left out for want of time:", ""]
+        lines += [f"- {title(problem)}" for problem in left_out]
     return "\n".join(lines) + "\n"
 
 
