@@ -104,19 +104,24 @@ def _tolerance(found: Mapping[str, Any]) -> str:
         curve = {p["threshold"]: p["error_rate"] for p in found[name]["reported"]}
         best = min(curve.values())
         good = [threshold for threshold, error in curve.items() if error <= best + WITHIN]
+        shipped = found["shipped"].get(name)
         rows.append(
             (
                 name,
                 f"{found[name]['threshold']:.2f}",
                 _percent(curve[found[name]["threshold"]]),
+                "–" if shipped is None else f"{shipped:g}",
+                "–" if shipped is None else _percent(curve[shipped]),
                 _percent(best),
                 f"{min(good):.2f} to {max(good):.2f}",
             )
         )
     return (
-        f"Thresholds (shipped: {found['shipped_threshold']:g}). The last column: from where to "
-        "where the error of the reported conversations is at most a point above its best.\n\n"
-        + _table(("", "chosen by other voices", "error there, %", "best, %", "as good"), rows)
+        "Thresholds and the errors of the reported conversations, in %. The last column: from "
+        "where to where the error is at most a point above its best.\n\n"
+        + _table(
+            ("", "chosen", "error there", "shipped", "error there", "best error", "as good"), rows
+        )
     )
 
 
