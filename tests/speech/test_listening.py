@@ -266,6 +266,19 @@ def test_telephone_antiphase_clipped_and_six_channels(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_floats_beyond_full_scale_are_heard_like_others(tmp_path: Path) -> None:
+    said = speech(10)
+    path = tmp_path / "loud.wav"
+    soundfile.write(path, said / np.abs(said).max(), RATE, subtype="FLOAT")
+    usual = listen(path)
+    soundfile.write(path, said * 32_768, RATE, subtype="FLOAT")
+    found = listen(path)
+    assert "times full scale: heard as if up to it" in found.notes[0]
+    assert torch.equal(found.activity.active, usual.activity.active)
+    assert torch.equal(found.kinds.speech, usual.kinds.speech)
+
+
+@pytest.mark.slow
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must be a file that exists"):
         listen(tmp_path / "none.wav")

@@ -64,12 +64,18 @@ def listen(
     activity = ActivityMaker(load_segmentation(progress))
     voices = VoiceMaker(load_embedding(progress))
     kinds = KindMaker(load_sound_kinds(progress))
+    peak = 1.0
     for stretch in stretches(blocks):
-        mel = mel_frames(stretch.samples[: stretch.length_samples])
+        samples = stretch.samples[: stretch.length_samples]
+        # Kinds depend on the level. The other nets have it taken off: they hear the samples as is.
+        peak = max(peak, float(samples.abs().max()))
+        mel = mel_frames(samples / peak)
         voices.add(stretch, activity.add(stretch), mel)
         kinds.add(stretch, mel)
         if on_seconds:
             on_seconds(activity.samples / SAMPLE_RATE_HZ)
     heard = activity.finish()
     notes = blocks.notes if isinstance(blocks, SoundBlocks) else ()
+    if peak > 1:
+        notes += (f"its samples go up to {peak:.3g} times full scale: heard as if up to it",)
     return Listened(heard, voices.finish(), kinds.finish(heard), notes)

@@ -25,7 +25,8 @@ FIRST_FRAME_SECONDS = (SEEN_SAMPLES - FRAME_SAMPLES) / 2 / SAMPLE_RATE_HZ
 """Frame 0 speaks of the middle of the samples that it is made from."""
 
 STEP_FRAMES = 148
-"""How far a window is from the next, about 2.5 s."""
+"""How far a window is from the next, about 2.5 s. A step of 5 s halves the time, but errs more: in
+eight conversations with noise and music 25.3 % instead of 24.2 %."""
 
 WINDOWS_AT_ONCE = 16
 
