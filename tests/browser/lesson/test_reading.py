@@ -51,6 +51,8 @@ def test_the_keyboard_does_all(open_lesson: OpenLesson) -> None:
     page.keyboard.press("ArrowRight")
     assert state_of(page)["cell"] == {"matrix": "scores", "row": 1, "column": 1}
     expect(page.locator(".ls-bar")).to_contain_text("第 2 帧的提问")
+    page.keyboard.press("Escape")
+    expect(page.locator(".ls-bar")).to_be_hidden()
     cell(page, "x", 0, 0).locator("input").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.type("0.5")

@@ -15,7 +15,12 @@ const ROOM_PIXELS = 12;
  */
 export function arithmeticBar(lesson) {
   const body = make("div", { class: "ls-bar-body" });
-  const close = lesson.text("button", "close", {}, { type: "button", class: "hm-small" });
+  const close = lesson.text(
+    "button",
+    "close",
+    {},
+    { type: "button", class: "hm-small", title: "Esc", "aria-keyshortcuts": "Escape" },
+  );
   const element = make(
     "aside",
     { class: "ls-bar", "aria-live": "polite", "aria-label": lesson.say("bar_name") },

@@ -242,13 +242,27 @@ export class MatrixView {
     if (input && event.key === "Enter") {
       this.#commit(input, at);
       this.#go(at.row + 1, at.column);
-    } else if (input && event.key === "Escape") {
-      input.value = String(this.#values[at.row][at.column]);
-      input.select();
+    } else if (event.key === "Escape") {
+      this.#giveUp(input, String(this.#values[at.row][at.column]));
     } else if (event.key in ARROWS && !(input && moveInText(input, event.key))) {
       const [down, right] = ARROWS[event.key];
       this.#go(at.row + down, at.column + right);
       event.preventDefault();
+    }
+  }
+
+  /**
+   * Forget what is being typed; if nothing is, close the explanation.
+   *
+   * @param {HTMLInputElement | null} input
+   * @param {string} value
+   */
+  #giveUp(input, value) {
+    if (!input || input.value === value) {
+      this.lesson.store.set({ cell: null });
+    } else {
+      input.value = value;
+      input.select();
     }
   }
 

@@ -96,7 +96,7 @@ function last(row) {
  */
 export function question(lesson, name) {
   const asked = QUESTIONS[name];
-  const answer = asked.choices ? choices(lesson, name, asked.choices) : numberField(lesson);
+  const answer = asked.choices ? choices(lesson, name, asked.choices) : numberField();
   const said = make("p", { class: "ls-verdict", role: "status" });
   const prompt = make("p", { class: "ls-ask" });
   const form = make(
@@ -124,6 +124,7 @@ export function question(lesson, name) {
   });
   lesson.live(() => {
     prompt.replaceChildren(...lesson.text("span", asked.ask, asked.values?.(lesson)).childNodes);
+    answer.element.setAttribute("aria-label", prompt.textContent ?? "");
     said.replaceChildren();
     delete form.dataset.verdict;
   });
@@ -151,14 +152,12 @@ function choices(lesson, name, keys) {
   return { element, read };
 }
 
-/** @param {Lesson} lesson */
-function numberField(lesson) {
+function numberField() {
   const input = make("input", {
     type: "text",
     inputmode: "decimal",
     class: "hm-number",
     autocomplete: "off",
-    "aria-label": lesson.say("your_answer"),
   });
   return { element: input, read: () => typed(input.value) };
 }

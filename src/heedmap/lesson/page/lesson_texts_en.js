@@ -182,7 +182,6 @@ export const texts = {
 
   question: "A small question",
   check: "Check",
-  your_answer: "Your answer",
   verdict_right: "Right!",
   verdict_wrong: "Not quite.",
   verdict_none: "Give an answer first.",

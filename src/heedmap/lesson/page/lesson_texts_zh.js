@@ -175,7 +175,6 @@ export const texts = {
 
   question: "小问题",
   check: "对一对",
-  your_answer: "你的答案",
   verdict_right: "对！",
   verdict_wrong: "再想想。",
   verdict_none: "先给个答案。",
