@@ -22,26 +22,28 @@ from heedmap.speech.projections import Projections
 from heedmap.speech.voices import Voices
 
 TEMPERATURE = 0.07
-THRESHOLD = 0.34
-"""Chosen together, by 27 conversations of 120 s and 40 of 40 s of voices to choose settings by, and
-never by recordings that are scored: the error is within 2.2 points of its best from 0.26 to 0.44,
-the widest range of the temperatures from 0.04 to 0.12, and this is its middle. Below, one person
-becomes several; above, several become one."""
+THRESHOLD = 0.36
+"""Chosen by 93 conversations of 40 s to 120 s of voices to choose settings by, never by recordings
+or voices that figures are reported on. From 0.28 to 0.44 the error lies within a point of its best,
+a range as wide as at any temperature from 0.04 to 0.12. Below, one person becomes several; above,
+several become one."""
 
-LEARNED_THRESHOLD = 0.5
-"""The same for learned projections, which move voices of different people further apart: the middle
-of the widest range, from 0.4 on."""
+LEARNED_THRESHOLD = 0.44
+"""The same for learned projections, which put voices of different people further apart: from 0.40
+to 0.52 the error lies within 0.6 points of its best."""
 
 LEAST_CLEAN_SECONDS = 1.0
 """Voices heard alone for a shorter time make no clusters, but are assigned to them. By the same
 conversations 0.5 s and 1.5 s are as good, 3 s is worse."""
 
-LEAST_CLUSTER_SECONDS = 8.0
-"""Shorter clusters are no speakers. A moment counts once for each window that holds it, in general
-four times: these are two seconds of speech. By the same conversations 6 s to 10 s are as good. A
-recording of fewer windows has accordingly less."""
+LEAST_CLUSTER_SHARE = 0.04
+LEAST_CLUSTER_SECONDS, ENOUGH_CLUSTER_SECONDS = 2.0, 5.0
+"""A cluster is a speaker if it has this share of all that voices say, but at least the shorter time
+and no more than the longer. By the same conversations that is a point better than the shorter time
+alone."""
 
 WINDOWS_OF_A_MOMENT = 4
+"""In so many windows a moment is heard, and counted, in all but the shortest recordings."""
 
 MOST_CLUSTERED = 2000
 """Of how many voices at most the tree is made: 32 MB of distances. Windows are left out evenly,
@@ -120,15 +122,15 @@ def link(
         units, units, units, scale=1 / temperature, bias=voices.seconds.log()[None]
     )
     gathered = normalize(gathered, dim=-1)
-    chosen = _chosen(voices, count)
+    chosen, step = _chosen(voices, count)
     own = torch.full((len(units),), NOBODY, dtype=torch.long)
     own[chosen] = clusters_of(
         gathered[chosen],
         voices.window[chosen],
-        voices.seconds[chosen],
+        voices.seconds[chosen] * step,
         threshold=threshold,
         count=count,
-        least_seconds=LEAST_CLUSTER_SECONDS * _times_counted(voices) / WINDOWS_OF_A_MOMENT,
+        least_seconds=_least_seconds(voices),
     )
     centroids = _centroids(gathered, own, voices.seconds)
     similarity = units @ centroids.T
@@ -136,21 +138,21 @@ def link(
     return Linked(weights, cluster, similarity, _notes(cluster, similarity.shape[1], count))
 
 
-def _times_counted(voices: Voices) -> int:
-    """Return how many windows a moment is counted in, at most: all of a short recording's."""
-    windows = int(voices.window.max()) + 1 if len(voices.window) else 0
-    return min(windows, WINDOWS_OF_A_MOMENT)
-
-
-def _chosen(voices: Voices, count: SpeakerCount) -> Int[Tensor, " chosen"]:
-    """Return the voices that the tree is made of."""
+def _chosen(voices: Voices, count: SpeakerCount) -> tuple[Int[Tensor, " chosen"], int]:
+    """Return the voices that the tree is made of, and for how many windows one stands."""
     wanted = min(max(count.least, 1), len(voices.seconds))
     least = min(LEAST_CLEAN_SECONDS, float(voices.seconds.topk(wanted).values[-1])) if wanted else 0
     chosen = (voices.seconds >= least).nonzero()[:, 0]
-    step = -(-len(chosen) // MOST_CLUSTERED)
-    if step > 1:
-        chosen = chosen[voices.window[chosen] % step == 0]
-    return chosen
+    step = max(1, -(-len(chosen) // MOST_CLUSTERED))
+    return chosen[voices.window[chosen] % step == 0], step
+
+
+def _least_seconds(voices: Voices) -> float:
+    """Return for how long the voices of a speaker are heard together, at least."""
+    windows = int(voices.window.max()) + 1 if len(voices.window) else 0
+    counted = min(windows, WINDOWS_OF_A_MOMENT)
+    share = LEAST_CLUSTER_SHARE * float(voices.seconds.sum())
+    return min(max(share, counted * LEAST_CLUSTER_SECONDS), counted * ENOUGH_CLUSTER_SECONDS)
 
 
 def _centroids(
