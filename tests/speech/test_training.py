@@ -11,14 +11,14 @@ import torch
 from torch.nn.functional import normalize
 
 from heedmap.errors import ArgumentError, InputError
-from heedmap.speech import training
+from heedmap.speech import examples, training
 from heedmap.speech.examples import Example, example_of, joined, make_example, others
 from heedmap.speech.linking import TEMPERATURE
 from heedmap.speech.projections import Projections
 from heedmap.speech.training import Trained, loss_of, split_voices, train_hear
 from heedmap.speech.turns import Turn
 
-from .made_talk import made_talk, taking_turns
+from .made_talk import made_talk, silent_talk, taking_turns
 
 VOICES = {f"voice {number}": [Path(f"{number}.wav")] for number in range(12)}
 STEPS = 41
@@ -127,7 +127,7 @@ def test_resumed_twice_and_to_more_steps(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from heedmap.speech import training
+from heedmap.speech import examples, training
 from tests.speech.test_training import made_example, train
 
 def kill(line):
@@ -220,6 +220,14 @@ def test_nobody_to_ask() -> None:
     assert (float(found.total.detach()), found.right, found.asked) == (0.0, 0.0, 0.0)
 
 
+def test_voices_that_are_not_heard_as_speech(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = silent_talk()
+    monkeypatch.setattr(examples, "make_voices", lambda *_, **__: (silent.activity, silent.voices))
+    hum = torch.sin(torch.arange(40_000) / 20)
+    with pytest.raises(ArgumentError, match="voices must be heard as speech; got none in 5"):
+        make_example([{name: [hum] for name in "abcdef"}], "0")
+
+
 @pytest.mark.usefixtures("made")
 @pytest.mark.parametrize(
     ("given", "message"),
@@ -247,7 +255,7 @@ def test_folders_that_hold_something_else(tmp_path: Path) -> None:
         train(tmp_path / "done", seed=7, resume=True)
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(InputError, match="output must be a folder that can be written; got"):
+    with pytest.raises(InputError, match="output must be where a training can be kept; got"):
         train(file / "inner")
     (tmp_path / "done/checkpoint.pt").write_text("cut")
     with pytest.raises(InputError, match="must be a file that heedmap train hear wrote, of this"):

@@ -318,7 +318,8 @@ def _open_folder(folder: Path, recipe: dict[str, Any], resume: bool) -> None:
         (folder / HEARD).mkdir(parents=True)
     except OSError as error:
         raise InputError(
-            f"output must be a folder that can be written; got {folder} ({error.strerror})."
+            f"output must be where a training can be kept; got {folder} ({error.strerror}). Choose "
+            "another."
         ) from error
     write_at_once(path, text)
 
