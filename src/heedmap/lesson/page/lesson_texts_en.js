@@ -32,7 +32,7 @@ export const texts = {
 
   formula: "The whole formula",
   formula_says:
-    "Read: every question `Q` is multiplied with every badge `K`, which gives scores; dividing by `√d` keeps them of one size (`d` is the number of columns of `Q`); softmax turns each row into weights that sum to 1; by these weights the contents `V` are added up. The six steps below do it with real numbers.",
+    "Read: every question `Q` is multiplied with every badge `K`, which gives scores (`⊤` turns the rows of `K` into columns, so that one product holds all pairs); dividing by `√d` keeps them of one size (`d` is the number of columns of `Q`); softmax turns each row into weights that sum to 1; by these weights the contents `V` are added up. The six steps below do it with real numbers.",
   how_to_use:
     "How to use this page: point at any number (tap it on a phone; with the keyboard, Tab into a table and use the arrow keys), and the lower edge says how it came about. Tables marked ✎ can be edited, and all that follows changes along. The first numbers are those of ~torch.manual_seed(42)~: PyTorch gives you the very same.",
 
@@ -41,7 +41,7 @@ export const texts = {
   // The six steps.
   step_1: "X: five frames of sound, four numbers each",
   step_1_says:
-    "The sound lasts 2 seconds and is cut into 5 **frames** of 0.4 seconds. In each frame four tones sound together, and four numbers say how strong each tone is: 0 is the middle, each 1 more doubles its strength (the amplitude), each 1 less halves it. This table of 5 rows and 4 columns is `X`.",
+    "The sound lasts 2 seconds and is cut into 5 **frames** of 0.4 seconds. In each frame four tones sound together, and four numbers, the **features** of the frame, say how strong each tone is: 0 is the middle, each 1 more doubles its strength (the amplitude), each 1 less halves it. This table of 5 rows and 4 columns is `X`.",
   play_all: "▶ Play all of it",
   play_frame: "Play {name}",
   measured_again: "Measured again from the sound, the numbers differ from X by at most {difference}.",
