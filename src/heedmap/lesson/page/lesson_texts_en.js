@@ -79,7 +79,7 @@ export const texts = {
 
   step_4: "÷ √d: keeping the scores in bounds",
   step_4_says:
-    "Every score is a sum of `d` products; `d` is the number of columns of `Q` that a head has, 8 here, where there is one head. The larger `d`, the more scores swing, about as `√d`; dividing by `√d` just makes up for it. Without it, the softmax of the next step becomes sharp: before having learned whom to look at, a frame looks at hardly more than one, which makes training slow and unsteady (measured further below).",
+    "Every score is a sum of `d` products; `d` is the number of columns of `Q` that a head has, 8 here, where there is one head. The larger `d`, the more scores swing: about as `√d`, not as `d`, since products of either sign partly cancel out. Dividing by `√d` just makes up for it. Without it, the softmax of the next step becomes sharp: before having learned whom to look at, a frame looks at hardly more than one, which makes training slow and unsteady (measured further below).",
   grid_scaled: "scores divided by √d",
   ask_scale: "Without the division by √d, the weights that softmax gives become …",
   scale_sharper: "sharper: gathered on few frames",
