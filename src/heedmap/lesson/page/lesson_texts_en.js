@@ -119,8 +119,8 @@ export const texts = {
   why_not_scaled: "The knob is off: nothing is divided by √d.",
   why_weight:
     "The weight that frame {asks} gives to frame {answers}: e to the power of the score, divided by the sum of the row. (The row’s largest score is taken off all of them first; the quotient stays the same, and numbers stay small.)",
-  why_padding: "Frame {answers} is padding: its weight is exactly 0, and the others share the whole 1.",
-  why_later: "Frame {answers} comes later and has not happened yet: its weight is exactly 0.",
+  why_padding: "Frame {answers} is padding, which softmax leaves out: its weight is exactly 0, and the others share the whole 1.",
+  why_later: "Frame {answers} comes later, has not happened yet, and is left out of softmax: its weight is exactly 0.",
   why_nothing: "Frame {asks} can see nobody, so its row is 0.",
   why_output: "Number {dimension} of every frame’s `V`, added up by the weights of frame {frame}.",
   refused: "Please type a number from −10 to 10; the old one stays.",
@@ -146,10 +146,10 @@ export const texts = {
     "Turn √d off and the weights become sharp. Temperature is the same by another hand: scores are divided by τ once more. Small τ is sharp, large τ flat, very large τ nearly a mean.",
   knob_padding: "valid frames",
   knob_padding_long:
-    "Sounds of one batch differ in length; short ones are filled up with **padding**. Untick a frame and it becomes padding: the weights in its column are exactly 0 (not “small”), and the rest still sums to 1.",
+    "Sounds of one batch differ in length; short ones are filled up with **padding**. Untick a frame and it becomes padding: the weights in its column are exactly 0 (not “small”), for softmax leaves it out: as if its scores were −∞, and e to the power of −∞ is 0. The rest still sums to 1.",
   knob_causal: "only itself and earlier ones (causal)",
   knob_causal_long:
-    "A model that writes as it goes must not peek ahead: the upper right corner is all 0, and frame 1 sees only itself.",
+    "A model that writes as it goes must not peek ahead: the upper right corner is all 0, in the same way as padding. Frame 1 sees only itself: that weight is 1, and its output is its own `V`.",
   knob_heads: "heads",
   knob_heads_long:
     "The eight numbers are split into groups, each scores and looks by itself, and the results are put side by side. One head may look at pitch, another at rhythm.",
