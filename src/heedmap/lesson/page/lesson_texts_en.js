@@ -189,10 +189,10 @@ export const texts = {
   // Real examples.
   examples: "What it is like in real models",
   examples_say:
-    "The numbers above were never trained. Here are trained models (the last example needs none): see where the weights really fall.",
+    "The numbers above were never trained. Here are trained models (the last example needs none): see where the weights really fall. Such a model stacks many **layers** of self-attention, the output of one being the `X` of the next; each layer has several heads. Layers and heads are counted from 0.",
   needs_program:
-    "This one is computed by the program when you ask: with heedmap installed, run ~heedmap lesson~ and use the page that it opens.",
-  working: "Getting ready … The first time fetches a model, which can take minutes.",
+    "Other sentences, recordings and films are computed by the program when you ask: with heedmap installed, run ~heedmap lesson~ and use the page that it opens.",
+  working: "Getting ready … If a model must be fetched first, this can take minutes.",
   working_on: "At work: {doing}",
   no_answer: "heedmap does not answer. Is it still running?",
   whole_map: "The whole map, all layers and heads",
@@ -200,7 +200,7 @@ export const texts = {
 
   sentence: "A sentence: which words look at which",
   sentence_says:
-    "Type a sentence and choose a word: the darker, the more it is looked at. The model first cuts a sentence into **tokens**, which may be a character, a word, or half a word.",
+    "Type a sentence and choose a word: the darker, the more it is looked at. The model first cuts a sentence into **tokens**, which may be a character, a word, or half a word; ▁ marks a blank or the beginning.",
   sentence_field: "A sentence",
   sentence_look: "Look",
   tokens: "The tokens of the sentence",
