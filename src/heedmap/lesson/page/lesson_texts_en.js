@@ -233,13 +233,13 @@ export const texts = {
   // Measured.
   measured: "What would happen without it: measured",
   measured_says:
-    "Claims want numbers. The task: one symbol of a sequence is marked, and at the end its name must be told; it lies D steps back. Self-attention, LSTM, GRU and a dilated CNN have {least} to {most} parameters each, and learn from {batches} batches.",
+    "Claims want numbers. The task: one symbol of a sequence is marked, and at the end its name must be told; it lies D steps back. Four models compete: self-attention; LSTM and GRU, two **recurrent networks**, which read step by step; and a dilated CNN, whose layers see a few positions each, the further apart the higher the layer. They have {least} to {most} parameters each, and learn from {batches} batches.",
   measured_how:
     "With {seeds} seeds (bars are standard deviations), {threads} thread, in {seconds} seconds of processor time all together. For your machine: ~heedmap lesson measure -o FOLDER~.",
   numbers: "The numbers",
   part_far: "How far it sees",
   part_far_says:
-    "Self-attention is one step from every position, so an answer is as easy to learn from anywhere. A recurrent network is D + 1 steps away, and the gradient shrinks at each of them, until nothing is learned (longer training helps, but distance remains the limit). The CNN is fine within its field of view (30 steps); beyond, the gradient is 0: it cannot see, unless it gets more layers.",
+    "Self-attention is one step from every position, so an answer is as easy to learn from anywhere. A recurrent network is D + 1 steps away, and the gradient, which tells training where to move the parameters, shrinks at each of them, until nothing is learned (longer training helps, but distance remains the limit). The CNN is fine within its field of view (30 steps); beyond, the gradient is 0: it cannot see, unless it gets more layers.",
   part_pace: "How fast it is",
   part_pace_says:
     "Self-attention can compute its T positions at once, the better the more cores there are; recurrence must go one after the other. But all pairs must be compared: four times as long takes self-attention about sixteen times, the others about four. On this one thread it is not slow while sequences are short; further on, the LSTM and the CNN are faster. That is a real price. (The GRU is slow by how it is made: on a CPU, PyTorch fuses the operations of an LSTM, and not those of a GRU.)",
