@@ -143,7 +143,7 @@ export const texts = {
   knob_scale: "divide by √d",
   knob_temperature: "temperature τ",
   knob_scale_long:
-    "Turn √d off and the weights become sharp. Temperature is the same by another hand: scores are divided by τ once more. Small τ is sharp, large τ flat, very large τ nearly a mean.",
+    "Turn √d off and the weights become sharp. Temperature works in the same way: scores are divided by τ, too. Small τ is sharp, large τ flat, very large τ nearly a mean.",
   knob_padding: "valid frames",
   knob_padding_long:
     "Sounds of one batch differ in length; short ones are filled up with **padding**. Untick a frame and it becomes padding: the weights in its column are exactly 0 (not “small”), for softmax leaves it out: as if its scores were −∞, and e to the power of −∞ is 0. The rest still sums to 1.",
@@ -275,7 +275,7 @@ export const texts = {
   beware_3:
     "The numbers here were never trained, so who looks at whom has no meaning: what you learn is the way of computing, not a finding.",
 
-  code: "The same numbers in ten lines",
+  code: "The same numbers in a few lines",
   code_says: "In a Python with heedmap, this prints the weights that this page begins with:",
   code_text: `import torch
 from heedmap.nn import SelfAttention
