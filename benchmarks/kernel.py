@@ -125,11 +125,36 @@ def learning(size: tuple[int, int, int]) -> dict[str, float]:
 
 
 def lesson() -> dict[str, float]:
-    """Return the ratio for five positions, over the module that keeps every weight."""
+    """Return the ratios for five positions, over the module that keeps every weight."""
     ours, taught = SelfAttention(4, 8), Lesson(4, 8)
     x, mask = torch.randn(2, 5, 4), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
-        return ratios(lambda: taught(x, mask), {"lesson": lambda: ours(x, mask)}, 2)
+        found = ratios(lambda: taught(x, mask), {"lesson": lambda: ours(x, mask)}, 2)
+    return found | ratios(lambda: taught(x, mask), {"learnt": lambda: ours(x, mask)}, 2)
+
+
+IMPORTS = """
+import time, torch
+start = time.perf_counter()
+import heedmap
+print(time.perf_counter() - start)
+heedmap.attention
+print(time.perf_counter() - start)
+for name in heedmap.__all__:
+    getattr(heedmap, name)
+print(time.perf_counter() - start)
+"""
+
+
+def imports(runs: int = 9) -> list[float]:
+    """Return the seconds over those of torch of the import, of `attention`, of every name."""
+    taken = []
+    for _ in range(runs):
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORTS], stdout=subprocess.PIPE, text=True, check=True
+        )
+        taken.append([float(line) for line in done.stdout.split()])
+    return [statistics.median(column) for column in zip(*taken, strict=True)]
 
 
 def measure() -> dict[str, dict[str, float]]:
@@ -163,6 +188,11 @@ def main() -> None:
         return
     found = examine()
     print(f"torch {found['torch']}, {found['threads']} threads, float32; kernel: {found['kernel']}")
+    import_alone, with_attention, with_all = (1000 * seconds for seconds in imports())
+    print(
+        f"import heedmap takes {import_alone:.1f} ms over import torch; with heedmap.attention "
+        f"{with_attention:.0f} ms, with every public name {with_all:.0f} ms"
+    )
     columns = {}
     for name, environment in processes().items():
         command = [sys.executable, __file__, "--here"]
