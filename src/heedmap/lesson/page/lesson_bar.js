@@ -8,6 +8,9 @@ import { formula, rich, shown } from "./lesson_format.js";
 
 const ROOM_PIXELS = 12;
 
+/** In a narrow window, all terms of a sum are worth more than their last digits. */
+const NARROW = "(max-width: 560px)";
+
 /**
  * Return the bar.
  *
@@ -57,11 +60,12 @@ function content(lesson, cell) {
   if (lines.length === 0) {
     return [head, why];
   }
+  const digits = window.matchMedia(NARROW).matches ? 2 : 4;
   const table = make(
     "table",
     { class: "ls-terms" },
     make("tr", {}, make("td"), ...heads.map((text) => make("th", { scope: "col" }, text))),
-    ...lines.map((line) => lineOf(line, line === lines.at(-1) && how === "Σ", value)),
+    ...lines.map((line) => lineOf(line, line === lines.at(-1) && how === "Σ", value, digits)),
   );
   return [head, why, make("div", { class: "ls-bar-terms" }, table)];
 }
@@ -70,13 +74,14 @@ function content(lesson, cell) {
  * @param {import("./lesson_arithmetic.js").Line} line
  * @param {boolean} summed whether the sum of the line is the number
  * @param {number} value
+ * @param {number} digits
  */
-function lineOf({ label, family, values }, summed, value) {
+function lineOf({ label, family, values }, summed, value, digits) {
   return make(
     "tr",
     { class: family ? `ls-of-${family}` : "" },
     make("th", { scope: "row" }, formula(label)),
-    ...values.map((one) => data("td", one === null ? "×" : shown(one, 4))),
-    ...(summed ? [make("td", { class: "ls-summed" }, `Σ = ${shown(value, 4)}`)] : []),
+    ...values.map((one) => data("td", one === null ? "×" : shown(one, digits))),
+    ...(summed ? [make("td", { class: "ls-summed" }, `Σ = ${shown(value, digits)}`)] : []),
   );
 }
