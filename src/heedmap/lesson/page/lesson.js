@@ -127,6 +127,30 @@ function opening(lesson) {
     lesson.text("h1", "title"),
     lesson.text("p", "one_sentence", {}, { class: "ls-lead" }),
     lesson.text("p", "rhyme", {}, { class: "ls-rhyme" }),
+    contents(lesson),
+  );
+}
+
+/**
+ * Return links to the parts of a long page.
+ *
+ * @param {Lesson} lesson
+ */
+function contents(lesson) {
+  /** @type {[string, Key][]} */
+  const places = [
+    ["#step-1", "six_steps"],
+    ["#gaze", "gaze"],
+    ["#knobs", "knobs"],
+    ["#examples", "examples"],
+    ["#measured", "measured"],
+    ["#beware", "beware"],
+    ["#code", "code"],
+  ];
+  return make(
+    "nav",
+    { class: "ls-contents", "aria-label": lesson.say("contents") },
+    ...places.map(([href, key]) => lesson.text("a", key, {}, { href })),
   );
 }
 

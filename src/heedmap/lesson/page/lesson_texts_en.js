@@ -12,6 +12,9 @@ export const texts = {
     "**Self-attention** lets every position of a sequence look at all positions, itself included, give each a weight, and mix what they have to say, by those weights, into new content of its own.",
   rhyme: "**Q** asks, and **K** replies; softmax shares the prize; **V** is what each one supplies.",
 
+  contents: "Contents",
+  six_steps: "Six steps with numbers",
+
   meeting: "Like a meeting in which everyone writes minutes",
   meeting_says:
     "Five people meet, and each must write minutes **of their own**. Before writing, each knows what to ask; each wears a badge that tells what they know about; each has something to say. The better a badge fits my question, the more I write down of what its wearer says.",
