@@ -216,7 +216,7 @@ export const texts = {
 
   voices: "A recording: two people who take turns",
   voices_says:
-    "The encoder of the speech recogniser Whisper, a frame every 0.02 seconds. Choose a moment: which moments does it look at? The coloured bars show when each of the two speaks.",
+    "The encoder of the speech recogniser Whisper, a frame every 0.02 seconds. Choose a moment: which moments does it look at? The coloured bars show when each of the two speaks; what both say at once counts for both, so their shares can sum to more than 100 %.",
   voices_open: "Open the recording",
   voices_part: "speaker {name}",
   film: "A film: shots that return",
