@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -119,9 +118,28 @@ def test_interrupted_and_resumed_it_ends_as_it_would_have(tmp_path: Path, moment
 @pytest.mark.usefixtures("made")
 def test_resumed_twice_and_to_more_steps(tmp_path: Path) -> None:
     train(tmp_path / "whole")
+    train(tmp_path / "parts")
+    # As a kill leaves it.
+    (tmp_path / "parts/projections.pt").unlink()
+    (tmp_path / "parts/checkpoint.pt").unlink()
+    (tmp_path / "parts/conversations/.heedmap-half").write_text("half")
     for steps in (20, 40, STEPS, STEPS):
         train_hear(tmp_path / "parts", [VOICES], steps=steps, conversations=6, resume=True)
     assert held(tmp_path / "whole") == held(tmp_path / "parts")
+    assert not list((tmp_path / "parts/conversations").glob(".*"))
+
+
+@pytest.mark.usefixtures("made")
+def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            train(tmp_path / str(threads))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert held(tmp_path / "1") == held(tmp_path / "2")
 
 
 KILLED = """
@@ -145,7 +163,6 @@ def test_killed_and_resumed_it_ends_as_it_would_have(tmp_path: Path) -> None:
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path / "parts")],
         cwd=Path(__file__).parents[2],
-        env=os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
         check=False,
     )
     assert killed.returncode == -signal.SIGKILL
