@@ -23,14 +23,15 @@ from heedmap.speech.voices import Voices
 
 TEMPERATURE = 0.07
 THRESHOLD = 0.36
-"""Chosen by 93 conversations of 40 s to 120 s of voices to choose settings by, not by recordings or
-voices that figures are reported on. From 0.28 to 0.44 the error lies within a point of its best; by
-67 of the conversations no temperature from 0.04 to 0.12 has a wider range. Below, one person becomes
-several; above, several become one."""
+"""Chosen by 93 conversations of 40 s to 120 s of voices to choose settings by, not by recordings
+or voices that figures are reported on. From 0.28 to 0.44 the error lies within a point of its best;
+by 67 of the conversations no temperature from 0.04 to 0.12 has a wider range. Below, one person
+becomes several; above, several become one."""
 
 LEARNED_THRESHOLD = 0.44
-"""The same for learned projections, which put voices of different people further apart: 0.40 is best
-for some that were learned from none of these voices, 0.48 for some learned from half of them."""
+"""The same for learned projections, which put voices of different people further apart: 0.40 is
+best for some that were learned from none of these voices, 0.48 for some learned from half of
+them."""
 
 LEAST_CLEAN_SECONDS = 1.0
 """Voices heard alone for a shorter time make no clusters, but are assigned to them. By the same
