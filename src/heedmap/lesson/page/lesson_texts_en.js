@@ -219,9 +219,9 @@ export const texts = {
     "The encoder of the speech recogniser Whisper, a frame every 0.02 seconds. Choose a moment: which moments does it look at? The coloured bars show when each of the two speaks; what both say at once counts for both, so their shares can sum to more than 100 %.",
   voices_open: "Open the recording",
   voices_part: "speaker {name}",
-  film: "A film: shots that return",
+  film: "A film: which pictures are alike",
   film_says:
-    "There is no model here: the features of a frame are merely brightness and colour in parts of its picture, and each frame looks at frames like itself. The last shot is short; see which earlier one it recognises.",
+    "There is no model here: the features of a frame are merely brightness and colour in parts of its picture, and each frame looks at frames like itself. None of the six shots truly returns: the short last one looks, further away, most at the third, merely because light and colours are alike. Weights say “alike”, not “the same thing”.",
   film_open: "Open the film",
   film_part: "shot {name}",
   screen_now: "now",
