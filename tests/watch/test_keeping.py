@@ -432,3 +432,12 @@ def test_budget_counts_all_that_is_kept(case: str) -> None:
 def test_a_device_that_is_not_there(model: Stack, device: str) -> None:
     with pytest.raises(ArgumentError, match="device must"):
         heedmap.watch(model, device=device)
+
+
+def test_a_watch_is_entered_once(model: Stack, x: Tensor) -> None:
+    watching = heedmap.watch(model)
+    with watching as seen:
+        with pytest.raises(ArgumentError, match="a watch must be entered once"):
+            watching.__enter__()
+        model(x)
+    assert len(seen) > 0
