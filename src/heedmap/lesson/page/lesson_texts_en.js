@@ -187,7 +187,7 @@ export const texts = {
   check: "Check",
   verdict_right: "Right!",
   verdict_wrong: "Not quite.",
-  verdict_none: "Give an answer first.",
+  verdict_none: "Give an answer first: a choice, or a bare number.",
 
   // Real examples.
   examples: "What it is like in real models",
