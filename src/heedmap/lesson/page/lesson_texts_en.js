@@ -59,7 +59,7 @@ export const texts = {
 
   step_2: "Q, K, V: three roles of the same frame",
   step_2_says:
-    "The four numbers of each frame are multiplied with three tables `W_Q`, `W_K` and `W_V`, which gives eight numbers each. These tables are what is **learned**: training changes them. Nothing has been trained here, so they hold random numbers.",
+    "The four numbers of each frame are multiplied with three tables `W_Q`, `W_K` and `W_V`, which gives eight numbers each: `Q`, `K` and `V`, in books the **query**, the **key** and the **value**. These tables are what is **learned**: training changes them. Nothing has been trained here, so they hold random numbers.",
   role_q: "The question: what am I looking for",
   role_k: "The badge: by what others find me",
   role_v: "The content: what they take from me",
