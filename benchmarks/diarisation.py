@@ -231,21 +231,23 @@ def measure_recordings(
     lines["as shipped"] = {f.name: _turns(found[f.name], link(found[f.name].voices)) for f in files}
     lines |= {"voices linked by the truth": limit, "one speaker, perfect detector": perfect}
     scores = {name: _scored(files, turns) for name, turns in lines.items()}
-    shipped = scores["as shipped"]["files"]
-    return {
-        "lines": scores,
-        "interval": interval([_error(row) for row in shipped]),
-        "difference_to_cosine": interval(
+    return {"lines": scores, **intervals(scores)}
+
+
+def intervals(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Return in what range chance alone puts the error, and its difference to each other line."""
+    shipped = [_error(row) for row in scores["as shipped"]["files"]]
+    differences = {}
+    for name, line in scores.items():
+        others = [_error(row) for row in line["files"]]
+        differences[name] = interval(
             [
                 (ours - theirs, total)
-                for (ours, total), (theirs, _) in zip(
-                    map(_error, shipped),
-                    map(_error, scores["cosine clustering"]["files"]),
-                    strict=True,
-                )
+                for (ours, total), (theirs, _) in zip(shipped, others, strict=True)
             ]
-        ),
-    }
+        )
+    del differences["as shipped"]
+    return {"interval": interval(shipped), "differences": differences}
 
 
 def _turns(found: Listened, linked: Linked) -> tuple[Turn, ...]:
