@@ -132,7 +132,7 @@ class Problem:
     def _versions(self) -> tuple[int, ...]:
         given = self.tensors()
         if self.mask is not None:
-            given += tuple(p.table for p in parts_of(self.mask) if isinstance(p, Visible))
+            given += tuple(p.table for p in parts_of(self.mask) if type(p) is Visible)
         return tuple(-1 if tensor.is_inference() else tensor._version for tensor in given)
 
     def visible(
@@ -201,8 +201,8 @@ class Problem:
         """Return the start and stop of the keys outside which these rows see nothing."""
         if self.mask is None or not len(rows):
             return 0, self.extent.keys
-        first, last = (min(rows), max(rows)) if isinstance(rows, range) else _ends(rows)
-        return self.mask.key_range(first, last, self.extent.keys)
+        ends = (min(rows), max(rows)) if isinstance(rows, range) else torch.aminmax(rows)
+        return self.mask.key_range(int(ends[0]), int(ends[1]), self.extent.keys)
 
     def places(self, matrices: Index, rows: Index, columns: Index) -> Places:
         """Return where a block lies."""
@@ -229,7 +229,7 @@ def make_problem(
 ) -> tuple[Problem, Tensor | None]:
     """Return the checked problem and the value in the same form, four-dimensional.
 
-    Padded slots of key and value are set to 0, so that nothing in them can reach a result.
+    Where anything is NaN, infinite or huge, padded slots of key and value are set to 0.
 
     Raises:
         DTypeError: for number types that are not floating point or not the same.
@@ -262,14 +262,15 @@ def make_problem(
         change=change,
         dtype=compute_dtype(query.dtype),
     )
+    hides = bound is not None or scoring.bias is not None or change is not None
+    if not hides or all(_is_tame(t) for t in (query, key, value) if t is not None):
+        return Problem(query, key, bound, scoring), value
     for part in parts_of(bound):
         if isinstance(part, Padding):
             valid = part.valid[:, None, :, None]
             key = torch.where(valid, key, 0)
             value = None if value is None else torch.where(valid, value, 0)
-    hides = bound is not None or scoring.bias is not None or change is not None
-    clean = not hides or (all_finite(query) and all_finite(key))
-    return Problem(query, key, bound, scoring, clean), value
+    return Problem(query, key, bound, scoring, all_finite(query) and all_finite(key)), value
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -374,7 +375,7 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
 def _four_dimensional(tensor: Tensor) -> Tensor:
     if tensor.ndim == 4:
         return tensor
-    return tensor[None, None] if tensor.ndim == 2 else tensor[:, None]
+    return tensor[None, None] if tensor.ndim == 2 else tensor.unsqueeze(1)
 
 
 def _bind(mask: Mask | Tensor | None, extent: Extent) -> Mask | None:
@@ -424,9 +425,10 @@ def all_finite(tensor: Tensor) -> bool:
     return math.isfinite(tensor.detach().sum(dtype=compute_dtype(tensor.dtype)).item())
 
 
-def _ends(numbers: Tensor) -> tuple[int, int]:
-    low, high = torch.aminmax(numbers)
-    return int(low), int(high)
+def _is_tame(tensor: Tensor) -> bool:
+    """Return whether everything in it is finite, and so is every product with another such one."""
+    norm = torch.linalg.vector_norm(tensor.detach(), dtype=compute_dtype(tensor.dtype))
+    return norm.item() < 1e18
 
 
 def gather(

