@@ -2,6 +2,7 @@
 
 from typing import Literal, overload
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -126,11 +127,16 @@ def attention(
         keep.require_sense(problem.extent.keys)
     elif keep != "factors":
         raise ArgumentError(f"keep must be 'factors' or a heedmap.Summary; got {keep!r}.")
-    backend = _chosen(backend, problem, values)
+    is_free, backend = backend == "auto", _chosen(backend, problem, values)
     answers = None
     with exactly():
-        if isinstance(keep, Summary) and backend == "native" and native.attends(problem, values):
+        if not isinstance(keep, Summary):
+            output, normalizer = differentiable.run(problem, values, backend)
+        elif backend == "native" and native.attends(problem, values):
             output, normalizer, answers = summary.attend(problem, values, keep)
+        elif is_free and backend == "fused" and summary.attends_by_strips(problem, values):
+            with torch.no_grad():
+                output, normalizer, answers = summary.attend_by_strips(problem, values, keep)
         else:
             output, normalizer = differentiable.run(problem, values, backend)
     known = LogNormalizer(problem, normalizer, backend, trace_of(output, values))

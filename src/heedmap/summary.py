@@ -8,13 +8,14 @@ from dataclasses import dataclass, fields, replace
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import Parameter
 
 from heedmap.errors import ArgumentError, ShapeError
 from heedmap.kernels import differentiable, native
-from heedmap.kernels.tiles import Log2Weights
+from heedmap.kernels.tiles import LOG2_E, Log2Weights
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights, Reading, is_far
-from heedmap.places import CELLS, Block
+from heedmap.places import CELLS, Block, pick, split
 from heedmap.precision import exactly
 from heedmap.problem import Problem
 from heedmap.reductions import Bins, top_of_tile
@@ -133,7 +134,7 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> An
         reading = _reading(rule)
         if reading is not None and native.serves(reading.problem, None):
             return _at_once(reading, top, pool)
-        answers = _Pass(rule, top, pool)
+        answers = _Pass(rule.sizes, rule.dtype, rule.device, top, pool)
         for tile, logarithms, block in _tiles(rule):
             answers.add(tile, logarithms, block)
         return answers.finish()
@@ -156,6 +157,79 @@ def attend(
     sides = _sides(problem, asked.pool)
     output, normalizer, found = differentiable.run_asking(problem, value, _wanted(sides, asked.top))
     return output, normalizer, None if is_far(normalizer) else _answers(found, sides)
+
+
+LEAST_CELLS, MOST_KEYS = 1 << 20, 1 << 15
+"""From how many weights, and up to how many keys, strips are the faster way without our kernel."""
+
+
+def attends_by_strips(
+    problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"]
+) -> bool:
+    """Return whether `attend_by_strips` computes this problem, and faster than two passes do.
+
+    The problem must be one that PyTorch's kernel serves. It knows no mask and nothing of scores but
+    their scale, and gives no gradient.
+    """
+    if torch._C._are_functorch_transforms_active():
+        return False
+    given = (problem.query, problem.key, value)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
+        return False
+    return (
+        problem.mask is None
+        and problem.scoring.is_plain
+        and problem.scoring.sinks is None
+        and problem.extent.keys <= MOST_KEYS
+        and math.prod(problem.extent) >= LEAST_CELLS
+        and all(type(t) in (Tensor, Parameter) for t in given)
+    )
+
+
+def attend_by_strips(
+    problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"], asked: Summary
+) -> tuple[
+    Float[Tensor, "batch heads query value_dim"],
+    Float[Tensor, "batch heads query"],
+    Answers | None,
+]:
+    """Return the same without our kernel: a few rows at a time, with all their weights.
+
+    Cost: the two products, each once; memory of the answers and of two strips.
+    """
+    batch, heads, queries, keys = problem.extent
+    dtype, device = problem.compute_dtype, value.device
+    query = problem.flat_query.to(dtype) * (problem.scoring.scale * LOG2_E)
+    key, values = problem.flat_key.to(dtype), value.flatten(0, 1).to(dtype)
+    output = torch.empty((batch * heads, queries, value.shape[-1]), dtype=dtype)
+    normalizer = torch.empty((batch * heads, queries), dtype=dtype)
+    answers = _Pass((batch * heads, queries, keys), dtype, device, asked.top, asked.pool)
+    for block in _strips(batch * heads, queries, keys):
+        matrices, rows, _ = block
+        place, shared = (spread(matrices), spread(rows)), problem.key_matrices(matrices)
+        first, second = _scratch(block, dtype, device)
+        logarithms = torch.bmm(query[place], pick(key, shared, 0).mT, out=first)
+        most = logarithms.amax(-1, keepdim=True)
+        weights = torch.exp2(logarithms.sub_(most), out=second)
+        total = weights.sum(-1, keepdim=True)
+        torch.bmm(weights.div_(total), pick(values, shared, 0), out=output[place])
+        total.log2_()
+        normalizer[place] = ((most + total) * LN_2)[..., 0]
+        # The logarithms of weights are less by that of the total, which weights sum to 1 of.
+        answers.add(weights, logarithms, block)
+        answers.entropy[place] += total[..., 0] * LN_2
+    shape = (batch, heads, queries)
+    normalizer = normalizer.view(shape)
+    found = None if is_far(normalizer) else answers.finish()
+    return output.view(*shape, -1).to(value.dtype), normalizer, found
+
+
+def _strips(matrices: int, rows: int, columns: int) -> Iterator[Block]:
+    """Yield blocks of whole rows, enough of them for fast products."""
+    high = max(CELLS // columns, min(128, 2 * CELLS // columns))
+    for some in split(matrices, CELLS // (min(rows, high) * columns)):
+        for lines in split(rows, high):
+            yield Block(some, lines, range(columns))
 
 
 def _reading(rule: LazyMatrix) -> Reading | None:
@@ -195,14 +269,20 @@ def _answers(found: native.Found, sides: tuple[Bins, Bins] | None) -> Answers:
     assert found.entropy is not None
     pooled = found.sums
     if sides is not None and pooled is not None:
-        down, across = (side.counts(pooled.device).float() for side in sides)
-        pooled.div_(torch.outer(down, across))
+        pooled = _means(pooled, sides)
     return Answers(found.received, found.entropy, found.top_weights, found.top_keys, pooled)
+
+
+def _means(sums: Tensor, sides: tuple[Bins, Bins]) -> Tensor:
+    """Return the means of blocks, in the place of their sums."""
+    down, across = (side.counts(sums.device).to(sums.dtype) for side in sides)
+    return sums.div_(torch.outer(down, across))
 
 
 def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
     """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
-    reading = _reading(rule)
+    # Under torch.func nothing may be written into memory from outside.
+    reading = None if torch._C._are_functorch_transforms_active() else _reading(rule)
     if reading is None:
         for block in live_blocks(rule, wide=True):
             yield rule.tile(*block), None, block
@@ -235,15 +315,22 @@ def _scratch(block: Block, dtype: torch.dtype, device: torch.device) -> tuple[Te
 class _Pass:
     """The answers as they grow, strip by strip: a strip is all columns of some rows."""
 
-    def __init__(self, rule: LazyMatrix, count: int, pool: tuple[int, int] | None) -> None:
-        matrices, rows, columns = rule.sizes
-        numbers = {"dtype": rule.dtype, "device": rule.device}
-        self.rule, self.count = rule, count
+    def __init__(
+        self,
+        sizes: tuple[int, int, int],
+        dtype: torch.dtype,
+        device: torch.device,
+        count: int,
+        pool: tuple[int, int] | None,
+    ) -> None:
+        matrices, rows, columns = sizes
+        numbers = {"dtype": dtype, "device": device}
+        self.columns, self.device, self.count = columns, device, count
         self.received = torch.zeros((matrices, columns), **numbers)
         self.entropy = torch.zeros((matrices, rows), **numbers)
         # A cell that no live tile holds is 0, and so are the first of them by default.
         self.top_weights = torch.zeros((matrices, rows, count), **numbers)
-        self.top_keys = torch.arange(count, device=rule.device).repeat(matrices, rows, 1)
+        self.top_keys = torch.arange(count, device=device).repeat(matrices, rows, 1)
         self.waiting: list[tuple[Tensor, Tensor]] = []
         self.seen = 0
         self.strip: tuple[range, range] | None = None
@@ -256,13 +343,14 @@ class _Pass:
     def add(self, tile: Tensor, logarithms: Tensor | None, block: Block) -> None:
         """Take in one tile of weights."""
         matrices, rows, columns = (spread(numbers) for numbers in block)
-        self.received[matrices, columns] += tile.sum(-2)
         if self.count:
             self._find_top(tile, block)
+        lines = tile
         if self.bins is not None:
-            down, row_place = self.bins[0].gather(tile, block.rows, 1, "sum")
-            across, column_place = self.bins[1].gather(down, block.columns, 2, "sum")
+            lines, row_place = self.bins[0].gather(tile, block.rows, 1, "sum")
+            across, column_place = self.bins[1].gather(lines, block.columns, 2, "sum")
             self.pooled[matrices, row_place, column_place] += across
+        self.received[matrices, columns] += lines.sum(-2)
         if logarithms is None:
             self.entropy[matrices, rows] += torch.special.entr(tile).sum(-1)
         else:
@@ -289,7 +377,7 @@ class _Pass:
     def _close_strip(self) -> None:
         if self.strip is None:
             return
-        end = min(self.seen + self.count, self.rule.sizes[2])
+        end = min(self.seen + self.count, self.columns)
         self._wait_for_zeros(self.waiting[0][0], range(self.seen, end))
         matrices, rows = (spread(numbers) for numbers in self.strip)
         weights, keys = self.waiting[0]
@@ -307,8 +395,7 @@ class _Pass:
         self._close_strip()
         pooled = None
         if self.bins is not None:
-            counts = [bins.counts(self.rule.device) for bins in self.bins]
-            pooled = self.pooled / (counts[0][:, None] * counts[1])
+            pooled = _means(self.pooled, self.bins)
         return Answers(
             received=self.received,
             entropy=self.entropy,

@@ -110,6 +110,79 @@ def test_one_pass_where_our_kernel_runs(monkeypatch: pytest.MonkeyPatch) -> None
         heedmap.attention(*given, mask=Causal("end"), keep=Summary(top=4))
 
 
+@pytest.fixture
+def strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take our kernel away, and let problems of any size be computed by strips."""
+    monkeypatch.setattr(native, "load", lambda: None)
+    monkeypatch.setattr("heedmap.summary.LEAST_CELLS", 0)
+
+
+@pytest.mark.usefixtures("strips")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("asked", ASKED)
+def test_one_pass_without_our_kernel(
+    asked: Summary, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = inputs(dtype)
+    expected, weights = heedmap.attention(*(tensor.double() for tensor in given))
+    exact = weights.summarize(top=asked.top, pool=asked.pool)
+    monkeypatch.setattr(differentiable, "run", None)
+    output, found = heedmap.attention(*given, keep=asked)
+    step = max(torch.finfo(dtype).eps, 2e-6)
+    assert output.dtype == dtype
+    torch.testing.assert_close(output.double(), expected, atol=step, rtol=4 * step)
+    for name in ("received", "entropy", "top_weights", "pooled"):
+        a, b = getattr(found, name), getattr(exact, name)
+        if b is not None:
+            torch.testing.assert_close(a.double(), b, atol=2e-6, rtol=4 * step)
+
+
+@pytest.mark.usefixtures("strips")
+def test_strips_are_as_exact_as_pytorch() -> None:
+    torch.manual_seed(0)
+    given = torch.randn(3, 1, 2, 2048, 64)
+    exact, weights = heedmap.attention(*given.double())
+    output, found = heedmap.attention(*given, keep=Summary())
+    fused, two_passes = heedmap.attention(*given)
+    errors = [float((made - exact).square().mean()) for made in (output, fused)]
+    assert errors[0] <= 1.2 * errors[1]
+    for name in ("received", "entropy"):
+        wanted = getattr(weights, name)()
+        one, two = (
+            float((made - wanted).square().mean())
+            for made in (getattr(found, name), getattr(two_passes.summarize(), name))
+        )
+        assert one <= two
+
+
+@pytest.mark.usefixtures("strips")
+def test_what_strips_do_not_know_takes_two_passes() -> None:
+    asked = Summary(top=2)
+    for options in ({"mask": Padding(VALID)}, {"sinks": torch.randn(4)}, {"soft_cap": 2.0}):
+        output, found = heedmap.attention(*inputs(), **options, keep=asked)
+        expected, weights = heedmap.attention(*inputs(), **options)
+        assert torch.equal(output, expected)
+        assert_same(found, weights.summarize(top=2))
+    learnt = [tensor.requires_grad_() for tensor in inputs()]
+    output, _ = heedmap.attention(*learnt, keep=asked)
+    assert output.requires_grad
+    gradient = torch.func.grad(lambda q: heedmap.attention(q, *inputs()[1:], keep=asked)[0].sum())
+    assert gradient(inputs()[0]).shape == learnt[0].shape
+
+
+@pytest.mark.usefixtures("strips")
+def test_equal_weights_of_a_strip_come_in_the_order_of_their_keys() -> None:
+    query, key = torch.zeros(1, 1, 3, 4), torch.zeros(1, 1, 5000, 4)
+    _, found = heedmap.attention(query, key, key, keep=Summary(top=4))
+    assert found.top_keys is not None
+    assert found.top_keys[0, 0].tolist() == [[0, 1, 2, 3]] * 3
+    # The strongest come again every thousand keys, and groups of neighbours have one each.
+    key[..., ::1000, 0] = query[..., 0] = 3.0
+    _, found = heedmap.attention(query, key, key, keep=Summary(top=4))
+    assert found.top_keys is not None
+    assert found.top_keys[0, 0].tolist() == [[0, 1000, 2000, 3000]] * 3
+
+
 def test_a_row_that_is_not_a_number() -> None:
     query, key, value = inputs()
     query[0, 1, 7] = math.nan
