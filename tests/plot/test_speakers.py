@@ -25,7 +25,7 @@ def test_a_row_for_each_speaker_and_a_lane_for_each_kind(drawn):
 
 def test_looks_are_arcs_with_weights_and_numbers():
     ax = plot_speakers(TURNS, looks=[(2, 0, 0.31), (2, 1, 0.05)], sure=[1.0, 0.5, 0.0])
-    assert {"3", "0.31", "0.05"} <= set(words(ax))
+    assert {"3", "0.31", "0.050"} <= set(words(ax))
     assert len(ax.patches) == 2
     assert ax.get_title(loc="left") == (
         "2 speakers, 3 turns\n"
@@ -121,3 +121,8 @@ def test_bad_input(how, told):
     given = {"turns": TURNS, **how}
     with pytest.raises(ArgumentError, match=told):
         plot_speakers(given.pop("turns"), **given)
+
+
+def test_small_weights_keep_their_digits():
+    ax = plot_speakers(TURNS, looks=[(2, 0, 0.0123), (1, 0, 0.0042)])
+    assert {"0.012", "0.0042"} <= set(words(ax))

@@ -116,6 +116,16 @@ def plot_speakers(
     return ax
 
 
+def weight_words(weight: float) -> str:
+    """Return a weight with two digits that say something: in long recordings weights are small.
+
+    >>> weight_words(0.44), weight_words(0.0123)
+    ('0.44', '0.012')
+    """
+    decimals = 2 if weight >= 0.095 else 3 if weight >= 0.0095 else 4
+    return f"{weight:.{decimals}f}"
+
+
 def _check(
     turns: Sequence[Turn],
     duration_seconds: float,
@@ -253,9 +263,9 @@ def _draw_looks(
                 for turn, (x, y) in ((query, start), (key, end))
             ]
             top = _draw_arc(ax, feet, colour, weight / strongest)
-            _write_once(ax, (start[0] + end[0]) / 2, top, f"{weight:.2f}", colour, taken)
+            _write_once(ax, (start[0] + end[0]) / 2, top, weight_words(weight), colour, taken)
         else:
-            _write_once(ax, *end, f"{query + 1}: {weight:.2f}", colour, taken)
+            _write_once(ax, *end, f"{query + 1}: {weight_words(weight)}", colour, taken)
 
 
 def _crest(turn: Turn, rows: Rows, lines: Lines) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from heedmap.plot.labels import in_line
+from heedmap.plot.speakers import weight_words
 from heedmap.plot.ticks import CLOCK_FROM_SECONDS, clock
 from heedmap.speech.captions import words_by_speaker
 from heedmap.speech.evidence import Evidence, Look
@@ -86,14 +87,8 @@ def _looked_at(found: Evidence, heard: Heard) -> str:
     named = []
     for look in looks:
         other = f", {look.turn.speaker}" if look.turn.speaker != found.turn.speaker else ""
-        named.append(f"{_span(look.turn, heard)} ({_weight(look.weight)}{other})")
+        named.append(f"{_span(look.turn, heard)} ({weight_words(look.weight)}{other})")
     return "looked at " + ", ".join(named)
-
-
-def _weight(weight: float) -> str:
-    """Return a weight with two digits that say something: in long recordings weights are small."""
-    decimals = 2 if weight >= 0.095 else 3 if weight >= 0.0095 else 4
-    return f"{weight:.{decimals}f}"
 
 
 def _words(heard: Heard) -> str:
