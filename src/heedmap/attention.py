@@ -87,8 +87,9 @@ def attention(
             (PyTorch's), ``"tiles"`` or ``"reference"`` (the plain formula, which makes every
             weight). `AttentionMap.backend` says which one ran.
         keep: ``"factors"`` for the map; or a `Summary` for the answers to its questions instead,
-            found in the same pass as the output, where our kernel runs. They carry no gradient; the
-            output does.
+            found in the same pass as the output, where our kernel runs or nothing is hidden
+            (without our kernel, the output may then differ in its last bits). They carry no
+            gradient; the output does.
 
     Returns:
         The output, in the number type of query, and its `AttentionMap`, or the `Summary`.
@@ -99,8 +100,8 @@ def attention(
         ArgumentError: for a mask, scale, cap, bias, sinks, backend or keep that make no sense.
 
     Cost: O(query · key) time; memory of the output and one number for each query. A `Summary`
-    adds a fifth to the time and its answers to the memory, and each thread keeps up to 20 MB; by
-    other kernels than ours it takes a second pass.
+    adds a fifth to the time and its answers to the memory, and each thread keeps up to 20 MB;
+    without our kernel it takes half as long again, or a second pass where anything is hidden.
 
     Exactness: scores and softmax in float32 or better, whatever the inputs.
 
