@@ -162,9 +162,21 @@ def test_small_weights_keep_their_digits(talk: Heard) -> None:
     turn, other = talk.turns[0], talk.turns[3]
     faint = Evidence(turn, (), (Look(other, 0.012),), 0.004, 0.6)
     even = Evidence(turn, (), (), 0.004, 0.6)
-    text = report(Heard(**{**vars(talk), "evidence": (faint, *[even] * 9)}))
+    guess = Evidence(turn, (), (), 0.004, -0.001)
+    text = report(Heard(**{**vars(talk), "evidence": (faint, guess, *[even] * 8)}))
     assert "speaker 1 · sure 0.60 · looked at 0:09.0–0:11.5 (0.012, speaker 2)" in text
     assert "speaker 1 · sure 0.60 · looked at no turn more than at others" in text
+    assert "speaker 1 · sure 0.00 · looked at no turn" in text
+
+
+def test_the_turns_named_are_those_looked_at_most(talk: Heard) -> None:
+    turn = talk.turns[5]
+    earlier = tuple(Look(talk.turns[place], 0.01) for place in (4, 3, 2))
+    later = tuple(Look(talk.turns[place], 0.1) for place in (6, 7, 8))
+    found = Evidence(turn, earlier, later, 0.1, 0.6)
+    text = report(Heard(**{**vars(talk), "evidence": (found,) * 10}))
+    assert text.count("(0.10") == 30
+    assert "(0.010" not in text
 
 
 def test_nobody_speaks(tmp_path: Path) -> None:

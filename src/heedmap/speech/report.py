@@ -12,7 +12,8 @@ from heedmap.speech.kinds import KIND_NAMES
 from heedmap.speech.summary import seconds_of
 from heedmap.speech.turns import Turn
 
-MOST_LOOKS = 4
+MOST_LOOKS = 3
+"""As many as the evidence has of each side: the strongest of both are then the strongest of all."""
 HALF = 0.5
 
 
@@ -69,7 +70,7 @@ def _table(heard: Heard) -> str:
 
 def _line(place: int, heard: Heard) -> str:
     found = heard.evidence[place]
-    sure = "" if found.margin is None else f" · sure {found.margin:.2f}"
+    sure = "" if found.margin is None else f" · sure {found.margin:z.2f}"
     turn = found.turn
     width = len(str(len(heard.turns)))
     span = f"{_span(turn, heard)}  {turn.speaker}{sure}"
