@@ -49,7 +49,11 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pt"
     held = {"form": "heedmap hear projections 1", "features": 192, "rank": 4}
     torch.save(held | {"state": trained().state_dict()}, wrong)
-    for path in (text, other, lacking, wrong):
+    endless = tmp_path / "endless.pt"
+    made = trained()
+    made.requires_grad_(False).down[0, 0] = torch.nan
+    made.save(endless)
+    for path in (text, other, lacking, wrong, endless):
         with pytest.raises(InputError, match="must be a file that heedmap train hear wrote"):
             Projections.load(path)
 

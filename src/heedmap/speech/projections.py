@@ -98,6 +98,8 @@ class Projections(nn.Module):
             made.load_state_dict(held["state"])
         except (KeyError, TypeError, RuntimeError, ArgumentError) as error:
             raise _unusable(path) from error
+        if not bool((made.down @ made.up).isfinite().all()):
+            raise _unusable(path)
         return made.requires_grad_(False)
 
 
