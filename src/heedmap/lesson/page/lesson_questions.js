@@ -13,9 +13,15 @@ import { typed } from "./lesson_format.js";
  * @property {Key} why said behind the answer, right or wrong
  * @property {Key[]} [choices] one of which is right; without them a number is asked for
  * @property {(lesson: Lesson) => number} answer the number, or the place of the right choice
- * @property {number} [within] by how much a number may be off
+ * @property {(lesson: Lesson) => number} [within] by how much a number may be off
  * @property {(lesson: Lesson) => Values} [values] what stands in the texts
  */
+
+/** Of longer rows the sum is shown: rounded one by one, so many weights would leave any answer open. */
+const MOST_LISTED = 8;
+
+/** Half a unit of the last digit, by which a number of two decimals may be off. */
+const ROUNDING = 0.005;
 
 /** @type {Record<string, Question>} */
 export const QUESTIONS = {
@@ -45,22 +51,20 @@ export const QUESTIONS = {
   budget: {
     ask: "ask_rest",
     why: "why_rest",
-    answer: (lesson) => last(lesson.numbers.heads[lesson.state.head].weights[1]),
-    within: 0.0151,
-    values: (lesson) => {
-      const row = lesson.numbers.heads[lesson.state.head].weights[1];
-      return {
-        frame: lesson.frameName(1),
-        weights: row.slice(0, -1).map((weight) => weight.toFixed(2)).join(" + "),
-        answer: last(row).toFixed(2),
-      };
-    },
+    answer: (lesson) => last(weightsOf(lesson, 1)),
+    // Each number that is shown may be off, and the one that is typed.
+    within: (lesson) => ROUNDING * (addends(lesson).length + 1) + 1e-9,
+    values: (lesson) => ({
+      frame: lesson.frameName(1),
+      weights: addends(lesson).join(" + "),
+      answer: last(weightsOf(lesson, 1)).toFixed(2),
+    }),
   },
   looks: {
     ask: "ask_most",
     why: "why_most",
     answer: (lesson) => {
-      const row = lesson.numbers.heads[lesson.state.head].weights[0];
+      const row = weightsOf(lesson, 0);
       return lesson.state.order[row.indexOf(Math.max(...row))] + 1;
     },
     values: (lesson) => ({ frame: lesson.frameName(0) }),
@@ -82,6 +86,30 @@ export const QUESTIONS = {
     answer: () => 100,
   },
 };
+
+/**
+ * Return the row of weights of the frame that stands in a row.
+ *
+ * @param {Lesson} lesson
+ * @param {number} row
+ */
+function weightsOf(lesson, row) {
+  return lesson.numbers.heads[lesson.state.head].weights[row];
+}
+
+/**
+ * Return what is shown of the weights before the last one: each, or in a long row their sum.
+ *
+ * @param {Lesson} lesson
+ */
+function addends(lesson) {
+  const others = weightsOf(lesson, 1).slice(0, -1);
+  if (others.length <= MOST_LISTED) {
+    return others.map((weight) => weight.toFixed(2));
+  }
+  const sum = others.reduce((total, weight) => total + weight, 0).toFixed(2);
+  return [lesson.say("sum_of_first", { count: others.length, sum })];
+}
 
 /** @param {number[]} row */
 function last(row) {
@@ -111,7 +139,7 @@ export function question(lesson, name) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const given = answer.read();
-    const right = given !== null && Math.abs(given - asked.answer(lesson)) <= (asked.within ?? 0);
+    const right = given !== null && Math.abs(given - asked.answer(lesson)) <= (asked.within?.(lesson) ?? 0);
     /** @type {Key} */
     const verdict = given === null ? "verdict_none" : right ? "verdict_right" : "verdict_wrong";
     const values = asked.values?.(lesson);

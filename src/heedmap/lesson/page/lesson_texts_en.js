@@ -95,6 +95,7 @@ export const texts = {
     "Each score becomes a power of e (so all are above 0, and high ones stand out), which is divided by the sum of its row. Each row then sums to **exactly 1**: it is the attention budget of a frame, and the scores decide how it is spent.",
   grid_weights: "Weights: rows ask, columns are looked at, each row sums to 1",
   ask_rest: "The weights of {frame} are {weights} + ? What must the last one be (two decimals)?",
+  sum_of_first: "{sum} (the first {count} together)",
   why_rest: "A row sums to 1, so the last one is about {answer}.",
 
   step_6: "× V: mixing by weight",
