@@ -87,8 +87,8 @@ def test_fewer_speakers_than_voices_in_a_window() -> None:
     assert int((linked.cluster == 0).sum()) == int(talk.voices.window.max()) + 1
     left_out = int((linked.cluster == NOBODY).sum())
     assert linked.notes == (
-        f"{left_out} of {len(talk.speaker)} voices were left out: more people speak within ten "
-        "seconds than the 1 who may be told apart.",
+        f"{left_out} of {len(talk.speaker)} voices were left out, and what they say is nobody's: "
+        "more people seem to speak within ten seconds than the 1 of the whole recording.",
     )
 
 

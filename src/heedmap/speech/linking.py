@@ -210,7 +210,7 @@ def _notes(cluster: Int[Tensor, " voices"], speakers: int, count: SpeakerCount) 
     left_out = int((cluster == NOBODY).sum())
     if left_out:
         notes.append(
-            f"{left_out} of {len(cluster)} voices were left out: more people speak within ten "
-            f"seconds than the {speakers} who may be told apart."
+            f"{left_out} of {len(cluster)} voices were left out, and what they say is nobody's: more "
+            f"people seem to speak within ten seconds than the {speakers} of the whole recording."
         )
     return tuple(notes)
