@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from heedmap.lesson.timelines import Timeline
 
-MOST_SCENES = 4
-"""How many maps are kept open; the oldest is closed for the next."""
+MOST_SENTENCES = 4
+"""Of how many sentences the maps are kept open; the oldest is closed for the next."""
 
 
 class Examples:
@@ -39,7 +39,8 @@ class Examples:
         """Begin with nothing loaded."""
         self.doing = ""
         self._numbers = 0
-        self._scenes: OrderedDict[int, tuple[Explorer, App]] = OrderedDict()
+        self._scenes: dict[int, tuple[Explorer, App]] = {}
+        self._sentences: deque[int] = deque()
         self._timelines: dict[str, tuple[Timeline, int]] = {}
         # Models are loaded and run one at a time; a map may be asked for meanwhile.
         self._running = threading.Lock()
@@ -65,23 +66,30 @@ class Examples:
         """Return which words of a sentence look at which, and the number of its scene."""
         from heedmap.lesson.sentences import look_at
 
-        described, scene = self._one_at_a_time(lambda tell: look_at(text, tell))
-        return described | {"scene": self._opened(scene, desk)}
+        def make(tell: Progress) -> dict[str, Any]:
+            described, scene = look_at(text, tell)
+            number = self._opened(scene, desk)
+            self._sentences.append(number)
+            if len(self._sentences) > MOST_SENTENCES:
+                explorer, _ = self._scenes.pop(self._sentences.popleft())
+                explorer.close()
+            return described | {"scene": number}
+
+        return self._one_at_a_time(make)
 
     def timeline(self, name: str, desk: Desk) -> dict[str, Any]:
         """Return a sound or a film with its parts, and the number of its scene."""
         from heedmap.lesson import timelines
 
-        def make(tell: Progress) -> Timeline:
+        def make(tell: Progress) -> tuple[Timeline, int]:
             # Another request may have made it while this one waited.
-            known = self._timelines.get(name)
-            return known[0] if known else getattr(timelines, name)(tell)
+            if name not in self._timelines:
+                made = getattr(timelines, name)(tell)
+                self._timelines[name] = made, self._opened(made.scene, desk)
+            return self._timelines[name]
 
-        made = self._one_at_a_time(make)
-        known = self._timelines.get(name)
-        if known is None or known[1] not in self._scenes:
-            self._timelines[name] = known = (made, self._opened(made.scene, desk))
-        return made.described() | {"scene": known[1]}
+        made, number = self._one_at_a_time(make)
+        return made.described() | {"scene": number}
 
     def row(self, name: str, query: int) -> dict[str, Any]:
         """Return what one moment of a sound or film looks at.
@@ -119,13 +127,10 @@ class Examples:
         self.doing = line
 
     def _opened(self, scene: Scene, desk: Desk) -> int:
+        """Open a scene, while nothing else runs, and return its number."""
         explorer = Explorer(scene)
-        with self._running:
-            self._numbers += 1
-            self._scenes[self._numbers] = explorer, application(map_routes(explorer, desk))
-            closed = self._scenes.popitem(last=False) if len(self._scenes) > MOST_SCENES else None
-        if closed:
-            closed[1][0].close()
+        self._numbers += 1
+        self._scenes[self._numbers] = explorer, application(map_routes(explorer, desk))
         return self._numbers
 
 

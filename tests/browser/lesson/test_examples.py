@@ -13,7 +13,7 @@ from heedmap.explore.running import Running
 from heedmap.explore.scene import Scene
 from heedmap.lesson import sentences, timelines
 from heedmap.lesson.app import make_app
-from heedmap.lesson.examples import MOST_SCENES, Examples
+from heedmap.lesson.examples import MOST_SENTENCES, Examples
 from heedmap.lesson.page_files import PAGE
 from heedmap.lesson.timelines import Part, Timeline
 from tests.browser.conftest import PATIENCE_SECONDS, WATCH_POLICY
@@ -94,20 +94,33 @@ def test_a_recording_and_its_moments(page: Page) -> None:
     expect(example.locator(".ls-said")).to_contain_text("At 1.08 s")
 
 
-def test_the_oldest_map_is_closed_for_the_newest(page: Page) -> None:
+def test_the_oldest_map_of_a_sentence_is_closed_for_the_newest(page: Page) -> None:
     def status(path: str) -> int:
         return page.evaluate("async (path) => (await fetch(path)).status", path)
 
-    for number in range(MOST_SCENES + 1):
+    example = page.locator("[data-example=voices]")
+    example.get_by_role("button", name="Open the recording").click()
+    expect(example.locator(".ls-said")).to_contain_text("At 10.03 s")
+    page.locator("[data-example=sentence]").get_by_role("button", name="Look", exact=True).click()
+    sentence = page.locator("[data-example=sentence]").get_by_role("button", name="The whole map")
+    sentence.wait_for()
+    for number in range(MOST_SENTENCES):
         answer = page.evaluate(
             """async (text) => (await (await fetch("/sentences", { method: "POST",
                 body: JSON.stringify({ text }) })).json()).scene""",
             f"sentence {number}",
         )
-        assert answer == number + 1
-    assert status("/scenes/1/description") == 404
-    assert status("/scenes/2/description") == 200
-    assert status(f"/scenes/{MOST_SCENES + 1}/description") == 200
+        assert answer == number + 3
+    assert status("/scenes/2/description") == 404
+    assert status("/scenes/3/description") == 200
+    assert status(f"/scenes/{MOST_SENTENCES + 2}/description") == 200
+    sentence.click()
+    told = page.locator("[data-example=sentence] .ls-trouble")
+    expect(told).to_contain_text("This map has been closed. For a sentence, press “Look” again")
+    expect(page.locator("[data-example=sentence] .ls-whole-map")).to_be_hidden()
+    # Recordings and films are few, and stay.
+    example.get_by_role("button", name="The whole map").click()
+    example.locator(".ls-whole-map .hm-map").wait_for()
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,8 @@ export const texts = {
   working_on: "At work: {doing}",
   no_answer: "heedmap does not answer. Is it still running?",
   whole_map: "The whole map, all layers and heads",
+  map_gone:
+    "This map has been closed. For a sentence, press “Look” again; for a recording or a film, reload the page and open it again.",
   list_comma: ", ",
 
   sentence: "A sentence: which words look at which",

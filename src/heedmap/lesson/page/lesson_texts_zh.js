@@ -191,6 +191,7 @@ export const texts = {
   working_on: "正在进行：{doing}",
   no_answer: "heedmap 没有回应。它还在运行吗？",
   whole_map: "展开所有层、所有头的全图",
+  map_gone: "这张全图已经关闭，打不开了。若是一句话，请再点一次“看一看”；若是录音或影片，请刷新页面，重新打开。",
   list_comma: "，",
 
   sentence: "一句话：哪个词看哪个词",
