@@ -210,7 +210,8 @@ def _notes(cluster: Int[Tensor, " voices"], speakers: int, count: SpeakerCount) 
     left_out = int((cluster == NOBODY).sum())
     if left_out:
         notes.append(
-            f"{left_out} of {len(cluster)} voices were left out, and what they say is nobody's: more "
-            f"people seem to speak within ten seconds than the {speakers} of the whole recording."
+            f"{left_out} of {len(cluster)} voices were left out, and what they say is nobody's: "
+            "more people seem to speak within ten seconds than the "
+            f"{speakers} of the whole recording."
         )
     return tuple(notes)
