@@ -29,3 +29,20 @@ def test_the_last_weight_is_what_the_shown_numbers_leave(
         left = 1 - sum(shown)
         assert answer(page, "budget", f"{left:.2f}") == "verdict_right", frames
         assert answer(page, "budget", f"{left + 0.1:.2f}") == "verdict_wrong", frames
+
+
+def test_where_nobody_is_seen_nothing_is_asked(open_lesson: OpenLesson) -> None:
+    page = open_lesson()
+    boxes = page.locator("[data-knob=valid]")
+    for box in boxes.all():
+        box.set_checked(False)
+    expect(page.locator(".ls-gaze .ls-said")).to_contain_text("第 1 帧谁也看不见")
+    for name, frame in (("budget", 2), ("looks", 1)):
+        form = page.locator(f"[data-question={name}]")
+        expect(form.locator(".ls-ask")).to_contain_text(f"第 {frame} 帧现在谁也看不见，整行是 0")
+        expect(form.locator("input")).to_be_hidden()
+        expect(form.get_by_role("button")).to_be_hidden()
+    boxes.nth(2).set_checked(True)
+    expect(page.locator(".ls-gaze .ls-said")).to_contain_text("第 1 帧最看重第 3 帧，占 100.0 %")
+    assert answer(page, "budget", "0") == "verdict_right"
+    assert answer(page, "looks", "3") == "verdict_right"

@@ -35,7 +35,8 @@ export function gazePanel(lesson) {
     slider.value = String(chosen + 1);
     fill(lesson, frames, weights);
     budget.replaceChildren(...weights.map((weight, row) => slice(lesson, weight, row)));
-    said.replaceChildren(...lesson.text("span", "gaze_says", sentence(lesson, weights)).childNodes);
+    const key = weights.some((weight) => weight > 0) ? "gaze_says" : "gaze_nobody";
+    said.replaceChildren(...lesson.text("span", key, sentence(lesson, weights)).childNodes);
   };
   lesson.live(update);
   lesson.store.on(["chosen", "head"], update, lesson.ended);

@@ -15,6 +15,7 @@ import { typed } from "./lesson_format.js";
  * @property {(lesson: Lesson) => number} answer the number, or the place of the right choice
  * @property {(lesson: Lesson) => number} [within] by how much a number may be off
  * @property {(lesson: Lesson) => Values} [values] what stands in the texts
+ * @property {number} [row] the row that is asked about; while nobody is seen from it, nothing is
  */
 
 /** Of longer rows the sum is shown: rounded one by one, so many weights would leave any answer open. */
@@ -50,6 +51,7 @@ export const QUESTIONS = {
   },
   budget: {
     ask: "ask_rest",
+    row: 1,
     why: "why_rest",
     answer: (lesson) => last(weightsOf(lesson, 1)),
     // Each number that is shown may be off, and the one that is typed.
@@ -62,6 +64,7 @@ export const QUESTIONS = {
   },
   looks: {
     ask: "ask_most",
+    row: 0,
     why: "why_most",
     answer: (lesson) => {
       const row = weightsOf(lesson, 0);
@@ -127,13 +130,14 @@ export function question(lesson, name) {
   const answer = asked.choices ? choices(lesson, name, asked.choices) : numberField();
   const said = make("p", { class: "ls-verdict", role: "status" });
   const prompt = make("p", { class: "ls-ask" });
+  const check = lesson.text("button", "check", {}, { type: "submit", class: "hm-small" });
   const form = make(
     "form",
     { class: "ls-question", "data-question": name },
     lesson.text("p", "question", {}, { class: "ls-kicker" }),
     prompt,
     answer.element,
-    lesson.text("button", "check", {}, { type: "submit", class: "hm-small" }),
+    check,
     said,
   );
   form.addEventListener("submit", (event) => {
@@ -151,7 +155,13 @@ export function question(lesson, name) {
     form.dataset.verdict = verdict;
   });
   lesson.live(() => {
-    prompt.replaceChildren(...lesson.text("span", asked.ask, asked.values?.(lesson)).childNodes);
+    const { row } = asked;
+    const nobody = row !== undefined && weightsOf(lesson, row).every((weight) => weight === 0);
+    answer.element.hidden = check.hidden = nobody;
+    const words = nobody
+      ? lesson.text("span", "ask_nothing", { frame: lesson.frameName(row) })
+      : lesson.text("span", asked.ask, asked.values?.(lesson));
+    prompt.replaceChildren(...words.childNodes);
     answer.element.setAttribute("aria-label", prompt.textContent ?? "");
     said.replaceChildren();
     delete form.dataset.verdict;

@@ -136,6 +136,8 @@ export const texts = {
   choose_frame: "Choose a frame",
   gaze_says:
     "Here **{frame}** looks most at **{best}**, with {share} %. Its attention is as spread as if shared evenly among {effective} of {size} frames.",
+  gaze_nobody:
+    "Here **{frame}** can look at nobody: no frame is there to be seen, so its row is all 0, and sums to 0.",
   itself: "itself",
   ask_most: "Which frame does {frame} look at most? (its number)",
   why_most: "Find the largest weight in its row; its column says which frame.",
@@ -185,6 +187,8 @@ export const texts = {
   why_length: "10 times the rows and 10 times the columns: 10 × 10 = 100.",
 
   question: "A small question",
+  ask_nothing:
+    "There is nothing to ask: {frame} can look at nobody, and its row is all 0. Under “Turn the knobs”, tick a frame that it can see.",
   check: "Check",
   verdict_right: "Right!",
   verdict_wrong: "Not quite.",

@@ -134,6 +134,7 @@ export const texts = {
   gaze_about: "选一帧，顺着它那一行看：弧线越粗，权重越大；下面的长条是它的注意力预算，总长是 1。",
   choose_frame: "选一帧",
   gaze_says: "**{frame}**最看重**{best}**，占 {share} %。它的注意力分散得像均分给 {effective} 帧（共 {size} 帧）。",
+  gaze_nobody: "**{frame}**谁也看不见：没有一帧可看，它这一行全是 0，加起来也是 0。",
   itself: "自己",
   ask_most: "{frame}最看重第几帧？",
   why_most: "在它那一行里找最大的权重，再看那一列是第几帧。",
@@ -178,6 +179,7 @@ export const texts = {
   why_length: "行和列各 10 倍：10 × 10 = 100 倍。",
 
   question: "小问题",
+  ask_nothing: "{frame}现在谁也看不见，整行是 0，没什么可问。到“拧一拧旋钮”里勾选一帧它看得见的，再来答。",
   check: "对一对",
   verdict_right: "对！",
   verdict_wrong: "再想想。",
