@@ -9,14 +9,8 @@ import torch
 from torch import Tensor
 
 from heedmap.errors import ArgumentError
-from heedmap.speech.simulation import (
-    OVERLAP_TOLERANCE,
-    PAUSE_SECONDS,
-    Conversation,
-    simulate,
-    speech_spans,
-    trimmed,
-)
+from heedmap.speech.clips import PAUSE_SECONDS, speech_spans, trimmed
+from heedmap.speech.simulation import OVERLAP_TOLERANCE, Conversation, simulate
 from heedmap.speech.turns import Turn, speakers_of, spoken_spans
 
 RATE = 16_000

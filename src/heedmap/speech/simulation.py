@@ -18,48 +18,24 @@ from torch import Tensor
 
 from heedmap.errors import ArgumentError
 from heedmap.media import Sound
+from heedmap.speech.clips import (
+    FRAMES_PER_SECOND,
+    LEAST_SECONDS,
+    MOST_SECONDS,
+    PAUSE_SECONDS,
+    SAMPLE_RATE_HZ,
+    Clip,
+    Span,
+    fitting_clip,
+    position,
+    power,
+)
 from heedmap.speech.turns import Turn, merged, spoken_spans
 
-SAMPLE_RATE_HZ = 16_000
-FRAMES_PER_SECOND = 100
-QUIET_DB = -25.0
-"""Speech is what lies within so much of the clip's loud frames (their 95th percentile). The acted
-voices have an echo, which falls by 60 dB in a second and a half and is no speech."""
-PAUSE_SECONDS = 0.3
-"""A shorter pause of one speaker lies within a turn: the rule of the NIST evaluations."""
 OVERLAP_TOLERANCE = 0.02
 
-_LEVEL_DB = -26.0
-_CLIP_SECONDS = (0.3, 20.0)
-_LEAD_SECONDS = 0.1
-_ECHO_SECONDS = 0.8
 _BACK_CHANNEL_SECONDS = 1.2
 _ATTEMPTS = 40
-
-Span = tuple[float, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Clip:
-    """A piece of one voice.
-
-    Attributes:
-        samples: Its sound at 16 kHz, with what is soft before its first speech and after its last.
-        spans: Start and end of each stretch of speech in it, in seconds.
-    """
-
-    samples: Float[Tensor, "samples"]
-    spans: tuple[Span, ...]
-
-    @property
-    def lead_seconds(self) -> float:
-        """How long it is until there is speech."""
-        return self.spans[0][0]
-
-    @property
-    def speech_seconds(self) -> float:
-        """How long it is from its first speech to the end of its last."""
-        return self.spans[-1][1] - self.spans[0][0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,64 +62,6 @@ class Conversation:
     def overlap_share(self) -> float:
         """The share of the time with speech in which more than one speaks."""
         return _length(spoken_spans(self.turns, 2)) / _length(spoken_spans(self.turns))
-
-
-def speech_spans(samples: Float[Tensor, "samples"]) -> tuple[Span, ...]:
-    """Return where in a clean clip of one voice there is speech, told by energy alone.
-
-    Frames of 10 ms count as speech when they are at most 25 dB below the clip's loud frames (their
-    95th percentile); pauses under 0.3 s are closed, what is then shorter than 0.1 s is dropped.
-
-    Args:
-        samples: The clip, at 16 kHz, without noise.
-
-    Returns:
-        Start and end of each stretch, in seconds, in order; nothing for digital silence.
-
-    Cost: one pass over the samples.
-
-    Example:
-        >>> tone = torch.sin(torch.arange(16_000) / 5)
-        >>> speech_spans(torch.cat([torch.zeros(8000), tone, torch.zeros(8000)]))
-        ((0.5, 1.5),)
-    """
-    frame = SAMPLE_RATE_HZ // FRAMES_PER_SECOND
-    frames = samples[: len(samples) // frame * frame].view(-1, frame)
-    energy = frames.double().square().mean(1)
-    if not len(energy) or not energy.any():
-        return ()
-    threshold = energy.quantile(0.95) * 10 ** (QUIET_DB / 10)
-    loud = torch.nn.functional.pad((energy > threshold).int(), (1, 1)).diff()
-    begins = (loud == 1).nonzero().flatten().tolist()
-    ends = (loud == -1).nonzero().flatten().tolist()
-    turns = [
-        Turn(begin / FRAMES_PER_SECOND, end / FRAMES_PER_SECOND, "")
-        for begin, end in zip(begins, ends, strict=True)
-    ]
-    joined = [(t.start_seconds, t.end_seconds) for t in merged(turns, PAUSE_SECONDS)]
-    return tuple((start, end) for start, end in joined if end - start >= 0.1)
-
-
-def trimmed(samples: Float[Tensor, "samples"]) -> Clip | None:
-    """Return a clip from shortly before its first speech until its echo is gone, at an even level.
-
-    Without speech there is none.
-
-    >>> trimmed(torch.zeros(16_000)) is None
-    True
-    """
-    spans = speech_spans(samples)
-    if not spans:
-        return None
-    begin = max(0, _position(spans[0][0] - _LEAD_SECONDS))
-    cut = samples[begin : _position(spans[-1][1] + _ECHO_SECONDS)].clone()
-    moved = tuple(
-        ((_position(start) - begin) / SAMPLE_RATE_HZ, (_position(end) - begin) / SAMPLE_RATE_HZ)
-        for start, end in spans
-    )
-    echo = cut[_position(moved[-1][1]) :]
-    echo *= torch.linspace(1, 0, len(echo))
-    return Clip(cut * (10 ** (_LEVEL_DB / 20) / _power(cut, moved) ** 0.5), moved)
 
 
 def simulate(
@@ -206,13 +124,13 @@ def simulate(
     samples = plan.rendered()
     turns = merged(plan.turns(), PAUSE_SECONDS)
     speech = spoken_spans(turns)
-    power = _power(samples, speech)
+    loudness = power(samples, speech)
     music_spans: tuple[Span, ...] = ()
     if music:
-        music_spans = _add_music(samples, music, power / 10 ** (music_snr_db / 10), generator)
+        music_spans = _add_music(samples, music, loudness / 10 ** (music_snr_db / 10), generator)
     if noise_snr_db is not None:
         noise = _pink_noise(len(samples), generator.getrandbits(32))
-        samples += noise * (power / 10 ** (noise_snr_db / 10)) ** 0.5
+        samples += noise * (loudness / 10 ** (noise_snr_db / 10)) ** 0.5
     # Dividing keeps all levels to each other; cutting off would not.
     samples /= max(1.0, float(samples.abs().max()))
     return Conversation(samples, tuple(turns), music_spans)
@@ -300,7 +218,7 @@ class _Plan:
     def rendered(self) -> Float[Tensor, "samples"]:
         samples = torch.zeros(round(self._seconds * SAMPLE_RATE_HZ))
         for placed in self._placed:
-            begin = _position(placed.sound_seconds)
+            begin = position(placed.sound_seconds)
             room = samples[begin : begin + len(placed.clip.samples)]
             room += placed.clip.samples[: len(room)] * placed.gain
         return samples
@@ -360,7 +278,7 @@ class _Plan:
 
     def _place(self, speaker: str, start_seconds: float, clip: Clip) -> _Placed:
         # On whole samples, so that truth and sound do not differ by rounding.
-        start = _position(start_seconds) / SAMPLE_RATE_HZ
+        start = position(start_seconds) / SAMPLE_RATE_HZ
         gain = 10 ** ((self._levels[speaker] + self._generator.uniform(-1.5, 1.5)) / 20)
         placed = _Placed(speaker, start, clip, gain)
         self._placed.append(placed)
@@ -384,10 +302,10 @@ class _Bag:
 
     def take(self) -> Clip:
         for _ in range(2 * len(self._all)):
-            clip = _fitting(self._next())
+            clip = fitting_clip(self._next())
             if clip is not None:
                 return clip
-        least, most = _CLIP_SECONDS
+        least, most = LEAST_SECONDS, MOST_SECONDS
         raise ArgumentError(
             f"voices must have clips of {least:g} to {most:g} s of speech; "
             f"got none of {self._name}. Cut longer ones."
@@ -399,7 +317,7 @@ class _Bag:
         found = None
         for _ in range(min(8, len(self._all))):
             source = self._next()
-            clip = _fitting(source)
+            clip = fitting_clip(source)
             if clip is not None and clip.speech_seconds <= most_seconds:
                 found = clip
                 break
@@ -414,17 +332,6 @@ class _Bag:
         return self._left.pop()
 
 
-def _fitting(source: Tensor | Path) -> Clip | None:
-    clip = _read(source) if isinstance(source, Path) else trimmed(source)
-    least, most = _CLIP_SECONDS
-    return clip if clip is not None and least <= clip.speech_seconds <= most else None
-
-
-@lru_cache(maxsize=512)
-def _read(path: Path) -> Clip | None:
-    return trimmed(Sound.of_file(path).samples)
-
-
 def _add_music(
     samples: Float[Tensor, "samples"],
     music: Sequence[Tensor | Path],
@@ -432,7 +339,7 @@ def _add_music(
     generator: random.Random,
 ) -> tuple[Span, ...]:
     """Play stretches of the pieces at this power, faded in and out; return where."""
-    fade = _position(0.5)
+    fade = position(0.5)
     spans: list[Span] = []
     at = generator.uniform(0, 8)
     end = len(samples) / SAMPLE_RATE_HZ
@@ -440,7 +347,7 @@ def _add_music(
         until = min(at + generator.uniform(8, 25), end)
         source = generator.choice(music)
         piece = _read_music(source) if isinstance(source, Path) else source
-        wanted = _position(until) - _position(at)
+        wanted = position(until) - position(at)
         first = generator.randrange(max(1, len(piece) - wanted))
         part = piece[first : first + wanted].clone()
         energy = float(part.double().square().mean())
@@ -449,7 +356,7 @@ def _add_music(
             ramp = torch.linspace(0, 1, min(fade, len(part) // 2))
             part[: len(ramp)] *= ramp
             part[len(part) - len(ramp) :] *= ramp.flip(0)
-            begin = _position(at)
+            begin = position(at)
             samples[begin : begin + len(part)] += part
             spans.append((begin / SAMPLE_RATE_HZ, (begin + len(part)) / SAMPLE_RATE_HZ))
         at = until + generator.uniform(8, 25)
@@ -472,16 +379,6 @@ def _pink_noise(length: int, seed: int) -> Float[Tensor, "samples"]:
         blocks.append(torch.fft.irfft(spectrum * falling, n=block))
     noise = torch.cat(blocks)[:length]
     return noise / noise.square().mean().sqrt()
-
-
-def _power(samples: Float[Tensor, "samples"], spans: Iterable[Span]) -> float:
-    parts = [samples[_position(start) : _position(end)] for start, end in spans]
-    squares = sum(float(part.double().square().sum()) for part in parts)
-    return squares / max(1, sum(len(part) for part in parts))
-
-
-def _position(seconds: float) -> int:
-    return round(seconds * SAMPLE_RATE_HZ)
 
 
 def _length(spans: Iterable[Span]) -> float:
