@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.lesson.conftest import OpenLesson
+from tests.browser.lesson.opened import state_of, type_number
 
 
 def answer(page: Page, name: str, text: str) -> str | None:
@@ -46,3 +47,25 @@ def test_where_nobody_is_seen_nothing_is_asked(open_lesson: OpenLesson) -> None:
     expect(page.locator(".ls-gaze .ls-said")).to_contain_text("第 1 帧最看重第 3 帧，占 100.0 %")
     assert answer(page, "budget", "0") == "verdict_right"
     assert answer(page, "looks", "3") == "verdict_right"
+
+
+def test_numbers_may_be_wide_and_shares_percentages(open_lesson: OpenLesson) -> None:
+    page = open_lesson()
+    assert answer(page, "frames", "４") == "verdict_right"
+    assert answer(page, "frames", "４．０") == "verdict_right"
+    assert answer(page, "frames", "400 %") == "verdict_none"
+    assert answer(page, "padding", "０％") == "verdict_right"
+    shown = page.locator("[data-question=budget] .ls-ask").inner_text()
+    left = 1 - sum(float(number) for number in re.findall(r"\d\.\d\d", shown))
+    wide = {ord(narrow): ord(narrow) + 0xFEE0 for narrow in "0123456789.%"}
+    percentages = (
+        f"{100 * left:.0f}%",
+        f" {100 * left:.0f} % ",
+        f"{100 * left:.0f}%".translate(wide),
+    )
+    for text in (f"{left:.2f}".translate(wide), *percentages):
+        assert answer(page, "budget", text) == "verdict_right", text
+    for text in ("%", "20 %%", "百分之二十"):
+        assert answer(page, "budget", text) == "verdict_none", text
+    type_number(page, "x", 0, 0, "－１．５")
+    assert state_of(page)["frames"][0][0] == -1.5

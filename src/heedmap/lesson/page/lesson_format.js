@@ -27,13 +27,24 @@ export function percent(share) {
 }
 
 /**
- * Return the number that somebody typed, or null if it is none.
+ * Return the number that somebody typed, in digits of either width, or null if it is none.
  *
  * @param {string} text
  */
 export function typed(text) {
-  const plain = text.trim().replace("−", "-").replace(",", ".");
+  const plain = text.normalize("NFKC").trim().replace("−", "-").replace(",", ".");
   return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(plain) ? Number(plain) : null;
+}
+
+/**
+ * Return the share that somebody typed, as a number or a percentage, or null if it is none.
+ *
+ * @param {string} text
+ */
+export function typedShare(text) {
+  const plain = text.normalize("NFKC").trim();
+  const hundredths = plain.endsWith("%") ? typed(plain.slice(0, -1)) : null;
+  return hundredths === null ? typed(plain) : hundredths / 100;
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Small questions; the page knows the answers from the numbers as they are. */
 
 import { make } from "./dom.js";
-import { typed } from "./lesson_format.js";
+import { typed, typedShare } from "./lesson_format.js";
 
 /** @typedef {import("./lesson_context.js").Lesson} Lesson */
 /** @typedef {import("./lesson_context.js").Key} Key */
@@ -13,6 +13,7 @@ import { typed } from "./lesson_format.js";
  * @property {Key} why said behind the answer, right or wrong
  * @property {Key[]} [choices] one of which is right; without them a number is asked for
  * @property {(lesson: Lesson) => number} answer the number, or the place of the right choice
+ * @property {boolean} [share] whether the number is a share, which may be a percentage
  * @property {(lesson: Lesson) => number} [within] by how much a number may be off
  * @property {(lesson: Lesson) => Values} [values] what stands in the texts
  * @property {number} [row] the row that is asked about; while nobody is seen from it, nothing is
@@ -51,6 +52,7 @@ export const QUESTIONS = {
   },
   budget: {
     ask: "ask_rest",
+    share: true,
     row: 1,
     why: "why_rest",
     answer: (lesson) => last(weightsOf(lesson, 1)),
@@ -74,6 +76,7 @@ export const QUESTIONS = {
   },
   padding: {
     ask: "ask_padding",
+    share: true,
     why: "why_padding_answer",
     answer: () => 0,
   },
@@ -127,7 +130,7 @@ function last(row) {
  */
 export function question(lesson, name) {
   const asked = QUESTIONS[name];
-  const answer = asked.choices ? choices(lesson, name, asked.choices) : numberField();
+  const answer = asked.choices ? choices(lesson, name, asked.choices) : numberField(asked.share);
   const said = make("p", { class: "ls-verdict", role: "status" });
   const prompt = make("p", { class: "ls-ask" });
   const check = lesson.text("button", "check", {}, { type: "submit", class: "hm-small" });
@@ -190,12 +193,13 @@ function choices(lesson, name, keys) {
   return { element, read };
 }
 
-function numberField() {
+/** @param {boolean} [share] */
+function numberField(share = false) {
   const input = make("input", {
     type: "text",
     inputmode: "decimal",
     class: "hm-number",
     autocomplete: "off",
   });
-  return { element: input, read: () => typed(input.value) };
+  return { element: input, read: () => (share ? typedShare : typed)(input.value) };
 }

@@ -192,7 +192,7 @@ export const texts = {
   check: "Check",
   verdict_right: "Right!",
   verdict_wrong: "Not quite.",
-  verdict_none: "Give an answer first: a choice, or a bare number.",
+  verdict_none: "Give an answer first: a choice, or a bare number; a weight may be a percentage, such as 20 %.",
 
   // Real examples.
   examples: "What it is like in real models",

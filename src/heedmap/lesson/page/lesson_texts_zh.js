@@ -183,7 +183,7 @@ export const texts = {
   check: "对一对",
   verdict_right: "对！",
   verdict_wrong: "再想想。",
-  verdict_none: "先给个答案：选一项，或填一个数（半角数字，不带单位）。",
+  verdict_none: "先给个答案：选一项，或填一个数，不带单位；问权重的，写成百分数（如 20 %）也行。",
 
   // 真实的例子
   examples: "真的模型里是什么样",
