@@ -68,6 +68,23 @@ def test_a_sentence_that_somebody_types(page: Page) -> None:
     assert shown == row
 
 
+@pytest.mark.parametrize(("text", "size"), [("", 0), ("   ", 0), ("\u3000", 0), ("字" * 121, 121)])
+def test_a_sentence_of_no_length_or_too_much_is_not_sent(page: Page, text: str, size: int) -> None:
+    page.get_by_role("combobox").select_option("zh")
+    example = page.locator("[data-example=sentence]")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    example.get_by_role("textbox").fill(text)
+    example.get_by_role("button", name="看一看").click()
+    words = f"请输入 1 到 120 个字符的一句话；现在是 {size} 个。"
+    expect(example.locator(".ls-trouble")).to_have_text(words)
+    example.get_by_role("textbox").fill("  " + "字" * 120 + "\u3000")
+    assert sent == []
+    example.get_by_role("button", name="看一看").click()
+    expect(example.get_by_role("button", name="展开所有层")).to_be_visible()
+    expect(example.get_by_text(words)).to_have_count(0)
+
+
 def test_what_goes_wrong_is_said(page: Page) -> None:
     example = page.locator("[data-example=sentence]")
     example.get_by_role("textbox").fill("offline")

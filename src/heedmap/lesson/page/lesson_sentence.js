@@ -20,6 +20,9 @@ import { headKinds as chineseKinds } from "./strings_zh.js";
  * @property {number} [scene] the number of the map of all heads, if the program has it
  */
 
+/** So many characters the program takes, blanks at the ends not counted. */
+const MOST_CHARACTERS = 120;
+
 /**
  * Return the example.
  *
@@ -30,18 +33,20 @@ export function sentenceExample(lesson) {
   const input = make("input", {
     type: "text",
     class: "hm-number",
-    maxlength: "120",
     "aria-label": lesson.say("sentence_field"),
   });
   const first = lesson.source.sentences[lesson.state.language];
   input.value = first.text;
-  const { line, wait } = waiting(lesson);
+  const { line, wait, refuse } = waiting(lesson);
   const submit = lesson.text("button", "sentence_look", {}, { type: "submit", class: "hm-small" });
   const form = make("form", { class: "ls-sentence-form" }, input, submit);
   const { program } = lesson.source;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (program) {
+    const size = [...input.value.trim().replace(/\s+/g, " ")].length;
+    if (size === 0 || size > MOST_CHARACTERS) {
+      refuse(lesson.say("sentence_size", { most: MOST_CHARACTERS, size }));
+    } else if (program) {
       submit.disabled = true;
       await wait(program.sentence(input.value), show);
       submit.disabled = false;

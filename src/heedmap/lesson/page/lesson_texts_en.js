@@ -213,6 +213,7 @@ export const texts = {
     "Type a sentence and choose a word: the darker, the more it is looked at. The model first cuts a sentence into **tokens**, which may be a character, a word, or half a word; ▁ marks a blank or the beginning.",
   sentence_field: "A sentence",
   sentence_look: "Look",
+  sentence_size: "Please type a sentence of 1 to {most} characters; this one has {size}.",
   tokens: "The tokens of the sentence",
   head_name: "{kind} (layer {layer}, head {head})",
   sentence_row: "In the head “{kind}”, “**{from}**” looks most at “**{to}**”, with {share} %.",

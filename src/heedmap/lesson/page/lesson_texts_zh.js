@@ -200,6 +200,7 @@ export const texts = {
   sentence_says: "输入一句话，点一个词：颜色越深，它看得越多。模型先把句子切成**词元**，一个词元可以是一个字、一个词，也可以半个词；▁ 是空格或开头的记号。",
   sentence_field: "一句话",
   sentence_look: "看一看",
+  sentence_size: "请输入 1 到 {most} 个字符的一句话；现在是 {size} 个。",
   tokens: "句子的词元",
   head_name: "{kind}（{layer} 层 {head} 头）",
   sentence_row: "在“{kind}”这个头里，“**{from}**”最看重“**{to}**”，{share} %。",

@@ -8,12 +8,17 @@ import { TransportError } from "./transport.js";
 const ASK_EVERY_MS = 700;
 
 /**
- * Return a line that tells what the program is doing while something is waited for.
+ * Return a line that tells what the program is doing while something is waited for, and how to wait
+ * or say that there is nothing to wait for.
  *
  * @param {Lesson} lesson
  */
 export function waiting(lesson) {
   const line = make("p", { class: "ls-busy", role: "status" });
+  const refuse = (/** @type {string} */ why) => {
+    line.className = "ls-busy ls-trouble";
+    line.textContent = why;
+  };
 
   /**
    * Wait for something, telling so, and hand it on.
@@ -42,11 +47,10 @@ export function waiting(lesson) {
       if (!(error instanceof TransportError)) {
         throw error;
       }
-      line.className = "ls-busy ls-trouble";
-      line.textContent = error.said || lesson.say("no_answer");
+      refuse(error.said || lesson.say("no_answer"));
     } finally {
       window.clearInterval(timer);
     }
   };
-  return { line, wait };
+  return { line, wait, refuse };
 }
