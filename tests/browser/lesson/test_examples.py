@@ -111,6 +111,21 @@ def test_a_recording_and_its_moments(page: Page) -> None:
     expect(example.locator(".ls-said")).to_contain_text("At 1.08 s")
 
 
+def test_the_colours_of_the_parts_are_named(page: Page) -> None:
+    example = page.locator("[data-example=voices]")
+    example.get_by_role("button", name="Open the recording").click()
+    expect(example.locator(".ls-legend li")).to_have_text(["speaker A", "speaker B"])
+    example.locator("rect.ls-part-2").wait_for()
+    grounds, fills = page.evaluate(
+        """() => ["i", "rect"].map((tag) => [1, 2].map((part) => {
+            const style = getComputedStyle(document.querySelector(`${tag}.ls-part-${part}`));
+            return tag === "i" ? style.backgroundColor : style.fill;
+        }))"""
+    )
+    assert grounds == fills
+    assert fills[0] != fills[1]
+
+
 def test_the_oldest_map_of_a_sentence_is_closed_for_the_newest(page: Page) -> None:
     def status(path: str) -> int:
         return page.evaluate("async (path) => (await fetch(path)).status", path)

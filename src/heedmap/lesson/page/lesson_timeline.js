@@ -100,6 +100,7 @@ class TimelineView {
       { class: "ls-timeline" },
       this.#screens(),
       this.strip,
+      this.#legend(),
       this.slider,
       this.said,
       this.shares,
@@ -107,6 +108,23 @@ class TimelineView {
     );
     this.#listen();
     this.#go(timeline.first, { seek: true });
+  }
+
+  /** Say which colour is whose. */
+  #legend() {
+    const names = [...new Set(this.timeline.parts.map(([, , name]) => name))].sort();
+    return make(
+      "ul",
+      { class: "ls-legend" },
+      ...names.map((name) =>
+        make(
+          "li",
+          {},
+          make("i", { class: `ls-part ls-part-${partNumber(name)}` }),
+          this.lesson.say(`${this.name}_part`, { name }),
+        ),
+      ),
+    );
   }
 
   #screens() {
