@@ -68,6 +68,22 @@ def test_a_sentence_that_somebody_types(page: Page) -> None:
     assert shown == row
 
 
+def test_another_language_keeps_the_sentence(page: Page) -> None:
+    languages = page.get_by_role("combobox")
+    field = page.locator("[data-example=sentence]").get_by_role("textbox")
+    languages.select_option("zh")
+    expect(field).to_have_value(sentences.FIRST["zh"])
+    field.fill("a cat is a cat")
+    page.get_by_role("button", name="看一看").click()
+    expect(page.get_by_role("button", name="展开所有层")).to_be_visible()
+    tokens = page.locator(".ls-token .ls-word").all_inner_texts()
+    field.fill("a dog")
+    languages.select_option("en")
+    expect(field).to_have_value("a dog")
+    assert page.locator(".ls-token .ls-word").all_inner_texts() == tokens
+    expect(page.get_by_role("button", name="The whole map")).to_be_visible()
+
+
 @pytest.mark.parametrize(("text", "size"), [("", 0), ("   ", 0), ("\u3000", 0), ("字" * 121, 121)])
 def test_a_sentence_of_no_length_or_too_much_is_not_sent(page: Page, text: str, size: int) -> None:
     page.get_by_role("combobox").select_option("zh")

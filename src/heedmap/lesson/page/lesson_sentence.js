@@ -36,7 +36,8 @@ export function sentenceExample(lesson) {
     "aria-label": lesson.say("sentence_field"),
   });
   const first = lesson.source.sentences[lesson.state.language];
-  input.value = first.text;
+  input.value = lesson.state.typed ?? first.text;
+  input.addEventListener("input", () => lesson.store.set({ typed: input.value }));
   const { line, wait, refuse } = waiting(lesson);
   const submit = lesson.text("button", "sentence_look", {}, { type: "submit", class: "hm-small" });
   const form = make("form", { class: "ls-sentence-form" }, input, submit);
@@ -48,14 +49,17 @@ export function sentenceExample(lesson) {
       refuse(lesson.say("sentence_size", { most: MOST_CHARACTERS, size }));
     } else if (program) {
       submit.disabled = true;
-      await wait(program.sentence(input.value), show);
+      await wait(program.sentence(input.value), (sentence) => {
+        lesson.store.set({ sentence });
+        show(sentence);
+      });
       submit.disabled = false;
     }
   });
   const show = (/** @type {Sentence} */ sentence) => {
     place.replaceChildren(new SentenceView(lesson, sentence).element);
   };
-  show(first);
+  show(lesson.state.sentence ?? first);
   return make(
     "div",
     { class: "ls-example", "data-example": "sentence" },

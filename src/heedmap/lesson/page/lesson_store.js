@@ -36,6 +36,8 @@
  * @property {number} head the one on show
  * @property {number} chosen the row of the frame whose row is followed
  * @property {Cell | null} cell the cell whose arithmetic is shown
+ * @property {string | null} typed the sentence that somebody typed, looked at or not
+ * @property {import("./lesson_sentence.js").Sentence | null} sentence the one that was looked at
  * @property {string} language
  * @property {"auto" | "light" | "dark"} theme
  */
@@ -75,6 +77,8 @@ export class LessonStore {
     this.state = {
       ...beginning(numbers, 0),
       cell: null,
+      typed: null,
+      sentence: null,
       language,
       theme: "auto",
     };
