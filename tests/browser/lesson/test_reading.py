@@ -125,3 +125,24 @@ def test_dark_and_light(open_lesson: OpenLesson) -> None:
     dark = page.evaluate(ground)
     page.get_by_role("button", name="明 / 暗").click()
     assert page.evaluate(ground) != dark
+
+
+@pytest.mark.parametrize("width", [700, 1200])
+def test_nothing_covers_the_text_on_paper(open_lesson: OpenLesson, width: int) -> None:
+    page = open_lesson(width=width)
+    cell(page, "scores", 1, 1).click()
+    expect(page.locator(".ls-bar")).to_be_visible()
+    page.emulate_media(media="print")
+    stuck = page.evaluate(
+        """() => [...document.querySelectorAll(".ls, .ls *")].filter((e) =>
+            ["sticky", "fixed"].includes(getComputedStyle(e).position)
+            && e.getBoundingClientRect().height > 0).map((e) => e.className)"""
+    )
+    assert stuck == []
+    edges = page.evaluate(
+        """() => [".ls-top", ".ls-page", ".ls-bar"].flatMap((name) => {
+            const { top, bottom } = document.querySelector(name).getBoundingClientRect();
+            return [top, bottom];
+        })"""
+    )
+    assert edges == sorted(edges)
