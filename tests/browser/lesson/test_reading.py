@@ -146,3 +146,9 @@ def test_nothing_covers_the_text_on_paper(open_lesson: OpenLesson, width: int) -
         })"""
     )
     assert edges == sorted(edges)
+
+
+def test_no_blank_follows_a_full_width_bracket(open_lesson: OpenLesson) -> None:
+    text = open_lesson().locator("[data-example=sentence]").inner_text()
+    assert re.search(r"（汇点）\d+ 个", text)
+    assert "） " not in text

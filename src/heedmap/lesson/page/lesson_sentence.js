@@ -162,7 +162,9 @@ class SentenceView {
     const list = Object.entries(this.sentence.kinds)
       .sort(([, one], [, other]) => other - one)
       .map(([kind, count]) => this.lesson.say("kind_count", { kind: this.#kind(kind), count }))
-      .join(this.lesson.say("list_comma"));
+      .join(this.lesson.say("list_comma"))
+      // A full-width bracket brings its own blank.
+      .replaceAll("） ", "）");
     return this.lesson.text("p", "sentence_kinds", { all, list });
   }
 
