@@ -50,7 +50,7 @@ def test_the_recording_shows_who_speaks() -> None:
 
 
 @pytest.mark.slow
-def test_the_last_shot_of_the_film_finds_the_third() -> None:
+def test_the_end_of_the_film_gives_most_of_its_far_weight_to_shot_3() -> None:
     made = film()
     assert len(made.parts) == 6
     shares = {name: share for name, (share, _) in made.row(made.first)["far"].items()}
