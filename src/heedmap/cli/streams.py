@@ -23,8 +23,8 @@ def print_results(words: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise UnsupportedError(
-                f"standard output must take the results; got “{error.strerror}”. They are in "
-                "summary.json, too."
+                f"standard output must take the results; got “{error.strerror}”. Write them "
+                "elsewhere."
             ) from error
 
 

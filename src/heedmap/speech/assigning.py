@@ -106,11 +106,11 @@ def _heard(
     ):
         place = slice(start, start + length)
         windows[place] += say
-        for local, speaker in enumerate(owners):
-            if speaker != NOBODY:
-                amount = say * window[:, local]
-                votes[place, speaker] += amount
-                people[place] += amount
+        for speaker in set(owners) - {NOBODY}:
+            own = [local for local, owner in enumerate(owners) if owner == speaker]
+            amount = say * window[:, own].any(1)
+            votes[place, speaker] += amount
+            people[place] += amount
     number = (people / windows.clamp(min=1e-3) + 0.5).floor()
     best = votes.topk(min(AT_ONCE, speakers), dim=1)
     heard = torch.zeros_like(votes, dtype=torch.bool)

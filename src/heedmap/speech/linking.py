@@ -57,8 +57,8 @@ class Linked:
 
     Attributes:
         map: How much each voice looks at each, ``[voices, voices]``.
-        cluster: The speaker of each voice, counted from 0; `NOBODY` (−1) for voices that had to be
-            left out, since their window holds more voices than there are speakers.
+        cluster: The speaker of each voice, counted from 0. Voices of one window have different
+            ones, as far as there are so many.
         similarity: The cosine of each voice and each speaker.
         notes: What people should know about it.
     """
@@ -99,8 +99,9 @@ def link(
         max_speakers: At most so many.
 
     Returns:
-        The speaker of each voice. No two voices of one window have the same. There are fewer
-        speakers than asked for only where there are fewer voices, and a note says so.
+        The speaker of each voice. Two voices of one window have the same only where it holds more
+        voices than there are speakers. There are fewer speakers than asked for only where there are
+        fewer voices. A note says so.
 
     Raises:
         ArgumentError: for numbers that make no sense.
@@ -136,7 +137,9 @@ def link(
     centroids = _centroids(gathered, own, voices.seconds)
     similarity = units @ centroids.T
     cluster = _assigned(voices, similarity, _anchors(own, similarity))
-    return Linked(weights, cluster, similarity, _notes(cluster, similarity.shape[1], count))
+    return Linked(
+        weights, cluster, similarity, _notes(voices.window, cluster, similarity.shape[1], count)
+    )
 
 
 def _chosen(voices: Voices, count: SpeakerCount) -> tuple[Int[Tensor, " chosen"], int]:
@@ -186,7 +189,8 @@ def _assigned(
     """Return the speaker of each voice: the nearest, no two of one window having the same.
 
     Where two voices of a window want the same, the sum of their similarities decides, each for as
-    long as it was heard. Where there are too few speakers, the least of these sums is left out.
+    long as it was heard. Where a window has more voices than there are speakers, those that this
+    leaves over go to the nearest speaker all the same.
     """
     benefit = (similarity + 1) * voices.seconds[:, None]
     benefit[anchors, torch.arange(len(anchors))] = 1e6
@@ -197,21 +201,28 @@ def _assigned(
     for rows in torch.arange(len(benefit)).split(sizes.tolist()):
         taken, speaker = match(benefit[rows].numpy(), maximize=True)
         cluster[rows[taken]] = torch.from_numpy(speaker)
+    left = cluster == NOBODY
+    if left.any():
+        cluster[left] = similarity[left].argmax(1)
     return cluster
 
 
-def _notes(cluster: Int[Tensor, " voices"], speakers: int, count: SpeakerCount) -> tuple[str, ...]:
+def _notes(
+    window: Int[Tensor, " voices"],
+    cluster: Int[Tensor, " voices"],
+    speakers: int,
+    count: SpeakerCount,
+) -> tuple[str, ...]:
     notes = []
     if speakers < count.least:
         notes.append(
             f"speakers asked for: {count.least}; told apart: {speakers}, as there are no more "
             "voices."
         )
-    left_out = int((cluster == NOBODY).sum())
-    if left_out:
+    shared = len(cluster) - len(set(zip(window.tolist(), cluster.tolist(), strict=True)))
+    if shared:
         notes.append(
-            f"{left_out} of {len(cluster)} voices were left out, and what they say is nobody's: "
-            "more people seem to speak within ten seconds than the "
-            f"{speakers} of the whole recording."
+            f"{shared} of {len(cluster)} voices share a speaker with another of their window: more "
+            f"people seem to speak within ten seconds than the {speakers} of the whole recording."
         )
     return tuple(notes)
