@@ -375,7 +375,11 @@ def test_a_reader_that_stops_reading(folder: Path) -> None:
 STREAMS = {
     "no standard input": ("look - --model none <&-", 2, "while standard input is open"),
     "no standard output": ("look abba --model none >&-", 1, "must be open"),
-    "full output": ("look abba --model none >/dev/full", 1, "No space left on device"),
+    "full output": (
+        "look abba --model none >/dev/full",
+        1,
+        "standard output must take the results; got “No space left on device”",
+    ),
     "no standard error": ("look abba --model none 2>&-", 0, ""),
     "nobody reads the progress": ("look abba --model none 2> >(true)", 0, ""),
 }
