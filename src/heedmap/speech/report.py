@@ -59,7 +59,10 @@ def _speakers(heard: Heard) -> str:
 
 def _table(heard: Heard) -> str:
     several = len(heard.speakers) > 1
-    head = "each turn, and the turns that it looked at, with weights"
+    head = (
+        "each turn, and the turns that it looked at most, with weights; what is missing to 1 went "
+        "to itself and to others"
+    )
     if several:
         head += (
             "\n(sure: how much more alike to its speaker than to the next; above 0.5 is sure, "
