@@ -16,6 +16,7 @@ from heedmap.speech.evidence import Evidence, Look
 from heedmap.speech.hearing import Heard, hear, heard_of
 from heedmap.speech.kinds import FrameKinds
 from heedmap.speech.listening import Listened
+from heedmap.speech.projections import Projections
 from heedmap.speech.report import report
 from heedmap.speech.rttm import read_rttm
 from heedmap.speech.spoken import words_of
@@ -266,3 +267,8 @@ def test_pieces_in_which_nobody_speaks_are_passed_over(monkeypatch: pytest.Monke
     monkeypatch.setattr(spoken, "transcribe", transcribed)
     assert words_of([torch.zeros(16_000)], [], name="talk") == []
     assert words_of([], [], name="talk") == []
+
+
+def test_projections_for_other_voices() -> None:
+    with pytest.raises(ArgumentError, match="projections must be for voices of 192 numbers"):
+        hear("nowhere.wav", projections=Projections(10, 2))

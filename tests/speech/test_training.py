@@ -253,7 +253,7 @@ def test_voices_that_are_not_heard_as_speech(monkeypatch: pytest.MonkeyPatch) ->
         ({"conversations": 0}, "conversations must be 1 or more for a training; got 0"),
         (
             {"pools": [VOICES, dict(list(VOICES.items())[:4])]},
-            "pools must have five voices or more, so that some can be held out; got 4",
+            "voices must be five or more, so that some can be held out; got 4",
         ),
     ],
 )

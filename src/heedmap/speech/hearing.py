@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from heedmap.analysis.word_times import Word
 from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
+from heedmap.errors import ArgumentError
 from heedmap.layers import Layer
 from heedmap.media import SoundBlocks
+from heedmap.models.embedding import EMBEDDING_FEATURES
 from heedmap.models.hub import load_audio_model
 from heedmap.models.packages import Progress
 from heedmap.plot.ticks import clock
@@ -162,7 +164,7 @@ def hear(
         What is heard. Nobody speaking is no error: there are no turns then, and a note says so.
 
     Raises:
-        ArgumentError: for numbers of speakers that make no sense.
+        ArgumentError: for numbers of speakers that make no sense, or projections for other voices.
         InputError: for a file that is no sound, or without such a channel.
         FetchError, ModelError: if the models cannot be had.
         MissingExtraError: if an optional package is not installed.
@@ -177,6 +179,11 @@ def hear(
         load_audio_model(None, progress)
     if isinstance(projections, str | Path):
         projections = Projections.load(Path(projections))
+    if projections is not None and projections.features != EMBEDDING_FEATURES:
+        raise ArgumentError(
+            f"projections must be for voices of {EMBEDDING_FEATURES} numbers; got some for "
+            f"{projections.features}. Train them with heedmap train hear."
+        )
     source = Path(path)
     progress(f"Hearing {source.name or source} …")
     found = listen(source, channel=channel, progress=progress, on_seconds=_Teller(progress))

@@ -156,8 +156,7 @@ def split_voices(pools: Sequence[Voiced], seed: int) -> tuple[list[Voiced], list
     for pool in pools:
         if len(pool) < 5:
             raise ArgumentError(
-                "pools must have five voices or more, so that some can be held out; got "
-                f"{len(pool)}."
+                f"voices must be five or more, so that some can be held out; got {len(pool)}."
             )
         names = drawn.sample(sorted(pool), round(HELD_OUT_SHARE * len(pool)))
         learning.append({name: clips for name, clips in pool.items() if name not in names})
