@@ -1,5 +1,6 @@
 """What tests share: a guard against matrices that should never exist, and encoded sounds."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import heedmap
+
+# In the background of a shell Ctrl-C is ignored, and what is started there would ignore it, too.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ForbidDense = Callable[[int], AbstractContextManager[None]]
 WriteSound = Callable[..., Path]
