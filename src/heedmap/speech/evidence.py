@@ -17,7 +17,6 @@ from torch import Tensor
 from heedmap.errors import ArgumentError
 from heedmap.speech.activity import LocalActivity
 from heedmap.speech.assigning import Assigned
-from heedmap.speech.clusters import NOBODY
 from heedmap.speech.linking import Linked
 from heedmap.speech.turns import Turn
 from heedmap.speech.voices import Voices
@@ -161,8 +160,6 @@ def _shares(activity: LocalActivity, voices: Voices, linked: Linked, assigned: A
     for voice, (window, local, speaker) in enumerate(
         zip(voices.window.tolist(), voices.local.tolist(), linked.cluster.tolist(), strict=True)
     ):
-        if speaker == NOBODY:
-            continue
         heard = activity.active[window, :, local]
         start = int(activity.start_frames[window])
         before = torch.nn.functional.pad(heard.cumsum(0), (1, 0)).tolist()

@@ -4,7 +4,7 @@ The voices of all windows are one sequence. Each looks at all, weights = softmax
 + log seconds), Q, K and V being the unit embeddings, or a learned projection of them: a voice that
 was heard for longer counts for more. What a voice gathers, weights · V, is an average of the voices
 that are like it, with less of the chance in each; that is what clusters are made of. Then every
-voice goes to the nearest speaker, no two of one window to the same.
+voice goes to the nearest speaker, no two of one window to the same while there are enough.
 """
 
 from dataclasses import dataclass

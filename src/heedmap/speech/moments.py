@@ -10,9 +10,6 @@ from heedmap.speech.assigning import Assigned
 from heedmap.speech.linking import Linked
 from heedmap.speech.voices import Voices
 
-NOBODY = "nobody"
-"""The label of a voice that had to be left out."""
-
 
 def moments_of(
     activity: LocalActivity, voices: Voices, linked: Linked, assigned: Assigned
@@ -42,8 +39,8 @@ def moments_of(
             activity.first_frame_seconds + (first + frame) * activity.frame_seconds
             for frame in (begin, end)
         )
-        name = assigned.names[speaker] if speaker >= 0 else NOBODY
-        found.append((start, min(stop, activity.duration_seconds), name, voice))
+        end_seconds = min(stop, activity.duration_seconds)
+        found.append((start, end_seconds, assigned.names[speaker], voice))
     found.sort()
     axis = Axis(
         "audio",

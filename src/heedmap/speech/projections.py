@@ -89,6 +89,7 @@ class Projections(nn.Module):
             raise InputError(
                 f"projections must be a file that can be read; got {path}: {error.strerror}."
             ) from None
+        # What torch raises for a file of another kind has no class in common.
         except Exception as error:
             raise _unusable(path) from error
         if not isinstance(held, dict) or held.get("form") != FORM:

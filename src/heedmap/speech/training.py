@@ -352,6 +352,7 @@ def _kept_example(path: Path, pools: Sequence[Voiced], seed: int, progress: Prog
 def _loaded(path: Path, form: str) -> dict[str, Any]:
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
+    # What torch raises for a damaged file has no class in common.
     except Exception as error:
         raise _damaged(path) from error
     if not isinstance(held, dict) or held.get("form") != form:
