@@ -142,14 +142,16 @@ export function nowAndThen(activity, delayMs, work) {
 }
 
 /**
- * Throw an error again, unless the work was aborted or the banner has said what is wrong.
+ * Throw an error again, unless the work was aborted, by its own signal or with the whole page, or the
+ * banner has said what is wrong.
  *
  * @param {unknown} error
  * @param {AbortSignal} [signal]
  */
 export function throwUnlessExpected(error, signal) {
   const told = error instanceof Error && "trouble" in error;
-  if (!signal?.aborted && !told) {
+  const aborted = error instanceof DOMException && error.name === "AbortError";
+  if (!signal?.aborted && !aborted && !told) {
     throw error;
   }
 }
