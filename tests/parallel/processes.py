@@ -72,11 +72,8 @@ class Processes:
                 errors[0].add_note(note)
         if errors:
             raise errors[0]
-        for rank, outcome in enumerate(found):
-            if isinstance(outcome, Ended):
-                raise AssertionError(
-                    f"rank {rank} ended with {outcome.status}, without an answer\n{outcome.said}"
-                )
+        gone = {rank: outcome for rank, outcome in enumerate(found) if isinstance(outcome, Ended)}
+        assert not gone, f"ranks must answer; these ended: {gone}"
         return found
 
     def outcomes(
@@ -231,10 +228,8 @@ def _answer(task: bytes, rank: int, store: Any) -> bytes:
         return pickle.dumps(_run(task, rank, store))
     except BaseException as error:
         error.add_note(f"on rank {rank}:\n{traceback.format_exc()}")
-        told = error.with_traceback(None)
-        told.__cause__ = told.__context__ = None
         try:
-            answer = pickle.dumps(told)
+            answer = pickle.dumps(error)
             pickle.loads(answer)
         except Exception:
             return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}\n{error.__notes__}"))
