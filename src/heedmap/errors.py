@@ -13,6 +13,7 @@ expect, so that both ``except heedmap.HeedmapError`` and ``except ValueError`` w
     ├── UnsupportedError   (RuntimeError)  asked for something that cannot be had exactly
     ├── MissingExtraError  (ImportError)   a package of an optional extra is not installed
     ├── ModelError         (RuntimeError)  a model that cannot be loaded or looked into
+    ├── RankError          (RuntimeError)  processes that disagree, or one of them is gone
     └── FetchError         (OSError)       a package or file that could not be fetched or kept
 
 Messages have one form: ``<argument> must <rule>; got <value>. <what to do>.``
@@ -66,6 +67,10 @@ class MissingExtraError(HeedmapError, ImportError):
 
 class ModelError(HeedmapError, RuntimeError):
     """A model that cannot be loaded or cannot be looked into."""
+
+
+class RankError(HeedmapError, RuntimeError):
+    """Processes that work on one problem and disagree about it, or of which one is gone."""
 
 
 class FetchError(HeedmapError, OSError):
