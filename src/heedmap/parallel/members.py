@@ -1,0 +1,165 @@
+"""The processes that share a sequence, and what they tell and send each other.
+
+All that goes from process to process goes through `Members`, on `torch.distributed`: gloo, nccl, or
+whatever else the process group was made with.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from heedmap.errors import ArgumentError, HeedmapError, RankError, UnsupportedError
+
+Mesh = DeviceMesh | dist.ProcessGroup
+"""What says which processes share a sequence."""
+
+
+class Transfer:
+    """Tensors on their way; the work at hand goes on meanwhile."""
+
+    def __init__(self, works: list[Any], kept: list[Tensor]) -> None:
+        """Hold what is under way, and the memory it is sent from."""
+        self.works, self.kept = works, kept
+
+    def wait(self) -> None:
+        """Return when all has been sent and has come."""
+        for work in self.works:
+            work.wait()
+        self.works, self.kept = [], []
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The processes of a group, each with its rank in it.
+
+    Attributes:
+        group: The process group.
+        rank: The number of this process in it.
+        size: How many there are.
+    """
+
+    group: dist.ProcessGroup
+    rank: int
+    size: int
+
+    @classmethod
+    def of(cls, mesh: Mesh | None) -> "Members":
+        """Return the processes of a mesh of one dimension, of a group, or all there are.
+
+        Raises:
+            UnsupportedError: if no process group has been started, or this process is not in it.
+            ArgumentError: for a mesh of more dimensions, or what is neither mesh nor group.
+        """
+        if not dist.is_available() or not dist.is_initialized():
+            raise UnsupportedError(
+                "the process group must be there before a sequence is shared; none was started. "
+                "Start the program with torchrun, and call torch.distributed.init_process_group "
+                "in it."
+            )
+        if isinstance(mesh, DeviceMesh):
+            if mesh.ndim != 1:
+                raise ArgumentError(
+                    f"mesh must have one dimension, that of the sequence; got {mesh.ndim}. Give "
+                    "that one alone, as in mesh['sequence']."
+                )
+            mesh = mesh.get_group()
+        group = dist.group.WORLD if mesh is None else mesh
+        if not isinstance(group, dist.ProcessGroup):
+            raise ArgumentError(
+                f"mesh must be a DeviceMesh or a ProcessGroup; got {type(mesh).__name__}."
+            )
+        rank = dist.get_rank(group)
+        if rank < 0:
+            raise UnsupportedError(
+                "this process must be one of the mesh; it is not. Call only where it is."
+            )
+        return cls(group, rank, dist.get_world_size(group))
+
+    def gather(self, told: Any) -> list[Any]:
+        """Return what every rank tells, in the order of ranks; anything that can be pickled."""
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, told, group=self.group)
+        return found
+
+    def agree(self, wish: str, told: Any = None, error: HeedmapError | None = None) -> list[Any]:
+        """Return what every rank tells, once it is known that all of them wish the same.
+
+        Every rank calls it before it sends or waits for anything else, so that none waits for ever
+        for one that does something else.
+
+        Args:
+            wish: What is to be done, in words that are the same on all ranks.
+            told: What the others are to know.
+            error: What keeps this rank from it.
+
+        Raises:
+            HeedmapError: the error given, on the rank that gave it.
+            RankError: on the others, and on all if their wishes differ.
+        """
+        found = self.gather((wish, told, None if error is None else str(error)))
+        if error is not None:
+            raise error
+        first = found[0][0]
+        for rank, (other, _, failed) in enumerate(found):
+            if failed is not None:
+                raise RankError(f"rank {rank} must be able to take part; it got: {failed}")
+            if other != first:
+                raise RankError(
+                    f"all ranks must ask the same, in the same order; rank 0 asked for {first}, "
+                    f"rank {rank} for {other}."
+                )
+        return [told for _, told, _ in found]
+
+    def add_up(self, tensor: Tensor) -> None:
+        """Add up a tensor over all ranks, in its place."""
+        if tensor.numel() and self.size > 1:
+            dist.all_reduce(tensor, group=self.group)
+
+    def exchange(
+        self,
+        sent: Sequence[tuple[int, Tensor]] = (),
+        received: Sequence[tuple[int, Tensor]] = (),
+    ) -> Transfer:
+        """Begin to send tensors to other ranks, and to receive into those given, and return.
+
+        Tensors without numbers are not sent. Between two ranks they come in the order given.
+        """
+        going = [(rank, tensor.detach().contiguous()) for rank, tensor in sent if tensor.numel()]
+        coming = [(rank, tensor) for rank, tensor in received if tensor.numel()]
+        operations = [
+            dist.P2POp(dist.isend, tensor, group=self.group, group_peer=rank)
+            for rank, tensor in going
+        ] + [
+            dist.P2POp(dist.irecv, tensor, group=self.group, group_peer=rank)
+            for rank, tensor in coming
+        ]
+        works = dist.batch_isend_irecv(operations) if operations else []
+        return Transfer(works, [tensor for _, tensor in going])
+
+
+def require_alike(told: Sequence[dict[str, Any]]) -> None:
+    """Refuse what differs between ranks.
+
+    Args:
+        told: For each rank, what must be the same everywhere, by name.
+
+    Raises:
+        RankError: saying what differs, and where.
+    """
+    for name, expected in told[0].items():
+        for rank, other in enumerate(told):
+            if other[name] != expected:
+                raise RankError(
+                    f"{name} must be the same on all ranks; got {expected} on rank 0 and "
+                    f"{other[name]} on rank {rank}."
+                )
+
+
+def same_device(members: Members) -> torch.device:
+    """Return the device through which the group sends."""
+    return torch.device("cuda" if dist.get_backend(members.group) == "nccl" else "cpu")
