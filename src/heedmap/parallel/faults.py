@@ -1,0 +1,243 @@
+"""Ranks that are gone are named.
+
+PyTorch tells a rank that a connection broke, or after half an hour that nothing came, and not whose
+fault it was. So each rank gives signs of life through the store that connects them all, and looks
+for those of the others. Who waits for others does so in a `together` block. There, a broken
+connection becomes a `RankError` with the number of the rank that is gone; and where nothing breaks,
+because the other was stopped and not killed, the process is ended with the same message, as
+nothing else ends a wait for what does not come.
+"""
+
+import atexit
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from heedmap.errors import HeedmapError, RankError
+
+BEATS = 15
+"""How many signs of life a rank gives within the time in which a fault must have been told."""
+
+SILENT = 8
+"""After how many that did not come a rank is gone."""
+
+SURE = 3
+"""After how many if a connection was found to be broken."""
+
+PATIENCE = 2
+"""For how many beats the store is waited for."""
+
+ENDED = "ended"
+BROKEN = re.compile("gloo|nccl|connection|socket|timed out|peer", re.IGNORECASE)
+"""What PyTorch says when it could not reach another rank."""
+
+
+class Signs:
+    """The signs of life of this rank, and those of the others as they were last seen."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int, beat_seconds: float) -> None:
+        """Give the first one; the others are read once `meet` is called."""
+        self.rank, self.size, self.beat_seconds = rank, size, beat_seconds
+        self.count = 0
+        self.store = dist.PrefixStore("heedmap", store)
+        self.store.set_timeout(timedelta(seconds=PATIENCE * beat_seconds))
+        self.store.set(f"who {rank}", f"process {os.getpid()} on {socket.gethostname()}")
+        self.store.set(f"beat {rank}", "0")
+
+    def meet(self) -> None:
+        """Learn who the others are, each of which has given its first sign by now."""
+        names = self.store.multi_get([f"who {rank}" for rank in range(self.size)])
+        self.who = [name.decode() for name in names]
+        now = time.monotonic()
+        self.last = {rank: ("", now) for rank in range(self.size) if rank != self.rank}
+        self.answered = self.looked = now
+
+    def exchange(self) -> str:
+        """Give a sign and read those of the others; return the fault that one has found, or ''."""
+        began = time.monotonic()
+        if began - self.looked > SURE * self.beat_seconds:
+            # It is this process that was stopped: the others have not been silent, nobody listened.
+            self.answered = began
+            self.last = {rank: (beat, began) for rank, (beat, _) in self.last.items()}
+        self.count += 1
+        fault, beats = "", []
+        try:
+            self.store.set(f"beat {self.rank}", str(self.count))
+            beats = self.store.multi_get([f"beat {rank}" for rank in self.last])
+            if self.store.check(["fault"]):
+                fault = self.store.get("fault").decode()
+            self.answered = time.monotonic()
+        except RuntimeError:
+            # The store does not answer. That it goes on like this is what tells a fault.
+            pass
+        self.looked = now = time.monotonic()
+        for rank, beat in zip(tuple(self.last), beats, strict=False):
+            if self.last[rank][0] != beat.decode():
+                self.last[rank] = beat.decode(), now
+        return fault
+
+    def missed(self, silent_seconds: float, since: float, *, ended: bool) -> str:
+        """Return what is wrong with a rank, or ''.
+
+        Args:
+            silent_seconds: For how long nothing may come of it.
+            since: From when on its silence counts.
+            ended: Whether one that has ended in order is missed, too.
+        """
+        now = time.monotonic()
+        if now - max(self.answered, since) > silent_seconds:
+            return f"no answer of {self._holder()} for {now - self.answered:.0f} s"
+        for rank, (beat, at) in self.last.items():
+            if beat != ENDED and now - max(at, since) > silent_seconds:
+                return f"no sign of life of {self._called(rank)} for {now - at:.0f} s"
+            if beat == ENDED and ended and now - at > PATIENCE * self.beat_seconds:
+                return f"an early end of {self._called(rank)}"
+        return ""
+
+    def tell(self, fault: str) -> str:
+        """Let the others know of a fault; return the one that was told first."""
+        try:
+            return self.store.compare_set("fault", "", fault).decode()
+        except RuntimeError:
+            return fault
+
+    def close(self) -> None:
+        """Give the last sign."""
+        try:
+            self.store.set(f"beat {self.rank}", ENDED)
+        except RuntimeError:
+            # Who holds the store has ended before.
+            return
+
+    def _called(self, rank: int) -> str:
+        return f"rank {rank} of {self.size} ({self.who[rank]})"
+
+    def _holder(self) -> str:
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            return "torchrun, which holds the ranks' store"
+        return f"{self._called(0)}, which holds the ranks' store"
+
+
+class Pulse:
+    """A thread that exchanges signs of life, and the blocks in which this rank waits for others.
+
+    Args:
+        signs: The signs; all ranks have given their first.
+        everywhere: Whether a fault ends the process outside of such blocks, too.
+    """
+
+    def __init__(self, signs: Signs, *, everywhere: bool) -> None:
+        """Begin."""
+        signs.meet()
+        self.signs, self.everywhere = signs, everywhere
+        self.fault = ""
+        self._blocks = 0
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        atexit.register(self.end)
+        threading.Thread(target=self._run, name="heedmap pulse", daemon=True).start()
+
+    def end(self) -> None:
+        """Tell the others that this rank takes no more part, and stop."""
+        atexit.unregister(self.end)
+        with self._lock:
+            if not self._over.is_set():
+                self._over.set()
+                self.signs.close()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Return a block in which this rank waits for others; see `together`."""
+        if self.fault:
+            raise RankError(_message(self.fault))
+        self._blocks += 1
+        try:
+            yield
+        except RuntimeError as error:
+            if isinstance(error, HeedmapError) or not BROKEN.search(str(error)):
+                raise
+            self._find_who_broke(time.monotonic())
+            if not self.fault:
+                raise
+            raise RankError(_message(self.fault)) from error
+        finally:
+            self._blocks -= 1
+
+    def _find_who_broke(self, since: float) -> None:
+        beat_seconds = self.signs.beat_seconds
+        while not self.fault and time.monotonic() - since < SILENT * beat_seconds:
+            self._look(SURE * beat_seconds, since, ended=True)
+            time.sleep(beat_seconds / 4)
+
+    def _look(self, silent_seconds: float, since: float, *, ended: bool) -> None:
+        with self._lock:
+            if self._over.is_set():
+                return
+            fault = self.signs.exchange()
+            if not fault and (missed := self.signs.missed(silent_seconds, since, ended=ended)):
+                fault = self.signs.tell(missed)
+            self.fault = self.fault or fault
+
+    def _run(self) -> None:
+        beat_seconds = self.signs.beat_seconds
+        while not self._over.wait(beat_seconds):
+            self._look(SILENT * beat_seconds, 0.0, ended=False)
+            if self.fault and (self._blocks or self.everywhere):
+                # Where a connection broke, too, the block is about to raise.
+                time.sleep(beat_seconds)
+                if self._blocks or self.everywhere:
+                    print(f"heedmap: {_message(self.fault)}", file=sys.stderr, flush=True)
+                    os._exit(1)
+
+
+def _message(fault: str) -> str:
+    return f"ranks must all go on; got {fault}. What it wrote last may tell why."
+
+
+_running: Pulse | None = None
+
+
+def begin(store: dist.Store, rank: int, size: int, fault_seconds: float) -> Signs:
+    """Return the signs of this rank of a new pulse, in place of an earlier one."""
+    end()
+    # A store of its own, because another thread may wait in the group's for long.
+    return Signs(store.clone(), rank, size, fault_seconds / BEATS)  # pyright: ignore
+
+
+def go_on(signs: Signs, *, everywhere: bool) -> None:
+    """Let the pulse of these signs run, now that all ranks have given their first."""
+    global _running
+    _running = Pulse(signs, everywhere=everywhere)
+
+
+def end() -> None:
+    """End the pulse, if there is one."""
+    global _running
+    if _running is not None:
+        _running.end()
+        _running = None
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Return a block in which this rank waits for others, of which one that is gone is named.
+
+    Every collective of this package stands in one. It costs nothing; without `start` it does
+    nothing, and what breaks is told in PyTorch's words.
+
+    Raises:
+        RankError: with the number of a rank that is gone.
+    """
+    if _running is None:
+        yield
+        return
+    with _running.waiting():
+        yield

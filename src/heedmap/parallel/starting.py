@@ -1,0 +1,102 @@
+"""From the processes that torchrun has started to a mesh of ranks that work together."""
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from heedmap.errors import ArgumentError, UnsupportedError
+from heedmap.parallel import faults
+from heedmap.parallel.members import Members, require_alike
+
+WANTED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun tells each process."""
+
+
+def start(
+    *, device: Literal["cpu", "cuda"] | None = None, fault_seconds: float = 30.0
+) -> DeviceMesh:
+    """Return the mesh of all ranks, which every other call takes as ``mesh=``.
+
+    The process group that runs already is taken; else one is begun with what torchrun says: gloo
+    for tensors on the CPU, NCCL for those on CUDA, where each rank of a machine gets a GPU. From
+    then on ranks that are gone are named: in the middle of a call of `heedmap.parallel` the others
+    raise a `RankError` or, where PyTorch cannot be made to stop waiting, end with its message on
+    stderr; who is busy with something else raises at the next call. With NCCL, where nothing tells
+    whether a GPU waits, they end wherever they are.
+
+    It is a collective: every rank must call it, once.
+
+    Args:
+        device: Where the tensors are; None for CUDA where it is there.
+        fault_seconds: Within which time a rank that was killed, stopped or cut off is named. One
+            that holds Python's lock for half as long, in code that is not PyTorch's, counts as
+            stopped. That a rank waits for itself in vain ends after the group's own timeout.
+
+    Returns:
+        A mesh of one dimension. Its ranks may as well be a dimension of a larger mesh of yours:
+        give ``mesh["name"]`` to the other calls then.
+
+    Raises:
+        ArgumentError: where neither a process group runs nor torchrun has started the process, or
+            for more ranks on a machine than it has GPUs.
+        RankError: if the ranks have different versions of heedmap or PyTorch.
+        UnsupportedError: if PyTorch was built without torch.distributed.
+
+    Cost: a thread that wakes up 15 times in `fault_seconds`, to read one number of each rank.
+    """
+    if not dist.is_available():
+        raise UnsupportedError(
+            "torch must have torch.distributed; this build has not. Install another build."
+        )
+    if fault_seconds <= 0:
+        raise ArgumentError(f"fault_seconds must be above 0; got {fault_seconds}.")
+    if device not in (None, "cpu", "cuda"):
+        raise ArgumentError(f"device must be 'cpu', 'cuda' or None; got {device!r}.")
+    if not dist.is_initialized():
+        device = _begin_group(device)
+    group = dist.group.WORLD
+    assert group is not None
+    backends = dist.get_backend_config(group)
+    if device is None:
+        device = "cuda" if "cuda:nccl" in backends and torch.cuda.is_available() else "cpu"
+    store = group.get_group_store()
+    signs = faults.begin(store, group.rank(), group.size(), fault_seconds)
+    members = Members.of(group)
+    versions = {"the version of heedmap": _version(), "the version of torch": torch.__version__}
+    require_alike(members.agree("start", versions))
+    faults.go_on(signs, everywhere=device == "cuda" and "nccl" in backends)
+    return init_device_mesh(device, (group.size(),), mesh_dim_names=("sequence",))
+
+
+def _begin_group(device: str | None) -> Literal["cpu", "cuda"]:
+    lacking = [name for name in WANTED if not os.environ.get(name)]
+    if lacking:
+        raise ArgumentError(
+            f"processes must be started by torchrun; got one without {lacking[0]} in its "
+            "environment. Run: torchrun --nproc-per-node 2 program.py."
+        )
+    if device == "cpu" or not torch.cuda.is_available():
+        if device == "cuda":
+            raise ArgumentError("device must be one that is there; got 'cuda'. Use 'cpu'.")
+        dist.init_process_group("gloo")
+        return "cpu"
+    number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if number >= count:
+        raise ArgumentError(
+            f"ranks on a machine must be at most as many as its GPUs, {count}; got rank {number} "
+            "there. Give torchrun a smaller --nproc-per-node, or start(device='cpu')."
+        )
+    torch.cuda.set_device(number)
+    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=torch.device("cuda", number))
+    return "cuda"
+
+
+def _version() -> str:
+    try:
+        return version("heedmap")
+    except PackageNotFoundError:
+        return "unknown"
