@@ -101,13 +101,13 @@ class Processes:
         for member in self.members[:size]:
             member.give(pickle.dumps(task))
 
-    def finish(self, *, limit_seconds: float = 60) -> list[Any]:
-        """Return what became of the run on each rank.
+    def finish(self, *, limit_seconds: float = 60, leaving_out: tuple[int, ...] = ()) -> list[Any]:
+        """Return what became of the run on each rank that is not left out.
 
         Raises:
             AssertionError: with all stacks, if some rank has not answered in time.
         """
-        running = [member for member in self.members if member.busy]
+        running = [m for m in self.members if m.busy and m.rank not in leaving_out]
         waiting = {member.connection: member for member in running}
         until = time.monotonic() + limit_seconds
         while waiting:

@@ -1,0 +1,94 @@
+"""Ranks start together, or are told why they cannot."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from heedmap import parallel
+from heedmap.errors import ArgumentError, RankError, UnsupportedError
+from heedmap.parallel import faults, starting
+
+from .processes import Processes
+
+
+def begin() -> tuple[Any, ...]:
+    mesh = parallel.start(device="cpu")
+    again = parallel.start(device="cpu")
+    assert mesh == again
+    faults.end()
+    return mesh.mesh.tolist(), mesh.mesh_dim_names, mesh.device_type
+
+
+def begin_with_version_of_another() -> None:
+    if dist.get_rank() == 2:
+        starting._version = lambda: "9.9"
+    try:
+        parallel.start(device="cpu")
+    finally:
+        faults.end()
+
+
+def test_the_mesh_has_all_ranks(processes: Processes) -> None:
+    assert processes.run(3, begin) == [([0, 1, 2], ("sequence",), "cpu")] * 3
+
+
+def test_other_versions_are_refused_on_every_rank() -> None:
+    own = Processes()
+    try:
+        outcomes = own.outcomes(3, begin_with_version_of_another)
+    finally:
+        own.close()
+    assert [type(outcome) for outcome in outcomes] == [RankError] * 3
+    for outcome in outcomes:
+        assert "the version of heedmap" in str(outcome)
+        assert "9.9 on rank 2" in str(outcome)
+
+
+@pytest.fixture
+def as_torchrun_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in (told | {"LOCAL_RANK": "1"}).items():
+        monkeypatch.setenv(name, value)
+
+
+def test_who_starts_without_torchrun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(
+        ArgumentError, match=r"processes must be started by torchrun; .* WORLD_SIZE"
+    ):
+        parallel.start()
+
+
+@pytest.mark.usefixtures("as_torchrun_starts")
+def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ArgumentError, match=r"device must be one that is there; got 'cuda'\. Use"):
+        parallel.start(device="cuda")
+
+
+@pytest.mark.usefixtures("as_torchrun_starts")
+def test_each_rank_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ArgumentError, match="at most as many as its GPUs, 1; got rank 1"):
+        parallel.start()
+
+
+@pytest.mark.bad_input
+def test_a_device_that_nobody_has() -> None:
+    with pytest.raises(ArgumentError, match="device must be 'cpu', 'cuda' or None; got 'tpu'"):
+        parallel.start(device="tpu")  # pyright: ignore[reportArgumentType]
+
+
+def test_faults_need_time() -> None:
+    with pytest.raises(ArgumentError, match="fault_seconds must be above 0; got -1"):
+        parallel.start(fault_seconds=-1)
+
+
+def test_a_build_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "is_available", lambda: False)
+    with pytest.raises(UnsupportedError, match=r"must have torch\.distributed; this build has not"):
+        parallel.start()
