@@ -122,6 +122,8 @@ def flex(problem: Problem) -> Call:
     if problem.hidden == "future":
         size = problem.positions
         mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, size, size, device="cpu")
+    # It counts the shapes that it has been compiled for, and at the ninth no longer compiles.
+    torch._dynamo.reset()
     compiled = torch.compile(flex_attention, dynamic=False)
     return lambda: compiled(*given, block_mask=mask, enable_gqa=problem.groups > 1)
 

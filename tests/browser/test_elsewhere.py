@@ -1,8 +1,5 @@
 """The live map where there is no server: in one file, and in the cell of a notebook."""
 
-import base64
-import json
-import queue
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +12,9 @@ from playwright.sync_api import Browser, Page
 import heedmap
 from heedmap import AttentionMap
 from heedmap.explore import offline
-from heedmap.explore.explorer import Explorer
 from heedmap.explore.offline import write_page
 from heedmap.explore.opening import scene_of_map
-from heedmap.explore.widget import make_widget
+from tests.browser.cell import HANDLE, Cell
 from tests.browser.conftest import PATIENCE_SECONDS
 from tests.browser.scenes import sound_scene, text_scene
 
@@ -146,62 +142,18 @@ def test_blocks_larger_than_pixels_of_zoom_0_are_not_exact(
     assert sizes == [19, 10]
 
 
-CELL = """async (source) => {
-    const model = {
-        listeners: [],
-        on(_, listener) { this.listeners.push(listener); },
-        send(message) { window.toProgram(JSON.stringify(message)); },
-    };
-    window.fromProgram = (message, buffers) => {
-        const decoded = buffers.map((text) =>
-            new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer));
-        model.listeners.forEach((listener) => listener(message, decoded));
-    };
-    const blob = new Blob([source], { type: "text/javascript" });
-    const { default: widget } = await import(URL.createObjectURL(blob));
-    window.leave = await widget.render({ model, el: document.getElementById("heedmap") });
-}"""
-
-
 def test_a_cell_of_a_notebook(page: Page) -> None:
     weights = heedmap.attention(*torch.randn(3, 2, 300, 8))[1]
-    widget = make_widget(Explorer(scene_of_map(weights)))
-    answers: queue.SimpleQueue[tuple[dict[str, Any], list[bytes]]] = queue.SimpleQueue()
-    widget._bridge._answer = lambda message, buffers: answers.put((message, buffers))
-    page.expose_function("toProgram", lambda text: widget._take(widget, json.loads(text), []))
-    page.context.set_offline(False)
-    page.route(
-        "http://notebook.test/",
-        lambda route: route.fulfill(
-            body="<!doctype html><div id=heedmap></div>", content_type="text/html"
-        ),
-    )
-    page.goto("http://notebook.test/")
-    page.add_style_tag(content=widget._css)
-    page.evaluate(CELL, widget._esm)
-
-    def deliver_until(condition: str) -> None:
-        end = time.monotonic() + PATIENCE_SECONDS
-        while not page.evaluate(condition):
-            assert time.monotonic() < end, f"{condition} does not come true"
-            while not answers.empty():
-                message, buffers = answers.get()
-                texts = [base64.b64encode(buffer).decode() for buffer in buffers]
-                page.evaluate("([m, b]) => window.fromProgram(m, b)", [message, texts])
-            page.wait_for_timeout(10)
-
-    handle = "document.getElementById('heedmap').heedmap"
-    # Waiting for the promise itself would keep its answers from coming.
-    page.evaluate(f"void {handle}.whenQuiet().then(() => {{ window.quiet = true; }})")
-    deliver_until("window.quiet === true")
-    page.evaluate(f"void {handle}.set({{ query: 7, key: 9 }})")
-    deliver_until("document.querySelectorAll('.hm-ranked-query li').length > 3")
+    cell = Cell(page, scene_of_map(weights))
+    cell.quiet()
+    page.evaluate(f"void {HANDLE}.set({{ query: 7, key: 9 }})")
+    cell.deliver_until("document.querySelectorAll('.hm-ranked-query li').length > 3")
     shown = page.inner_text(".hm-ranked-query li >> nth=0")
     assert str(int(weights[0, 7].argmax())) in shown
     # Left while tiles and rows are asked for: nobody waits for them any more, and nothing is wrong.
-    page.evaluate(f"void {handle}.set({{ head: 1, query: 8 }})")
+    page.evaluate(f"void {HANDLE}.set({{ head: 1, query: 8 }})")
     page.wait_for_timeout(300)
-    assert not answers.empty()
+    assert cell.has_answers
     page.evaluate("window.leave()")
     assert page.evaluate("document.getElementById('heedmap').childElementCount") == 0
-    widget.close()
+    cell.close()

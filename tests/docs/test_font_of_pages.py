@@ -4,17 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
-from matplotlib import get_data_path
 from playwright.sync_api import sync_playwright
 
 from heedmap.plot.fonts import SHIPPED
+from tests.bare_machine import settings_of_fonts
 
-FONTS_OF_A_BARE_MACHINE = f"""<?xml version="1.0"?>
-<fontconfig>
-  <dir>{get_data_path()}/fonts/ttf</dir>
-  <cachedir>CACHE</cachedir>
-</fontconfig>
-"""
 PAGE = f"""<!doctype html><meta charset="utf-8">
 <link rel="stylesheet" href="{SHIPPED.with_name("fonts.css").as_uri()}">
 <style>
@@ -31,8 +25,7 @@ PAGE = f"""<!doctype html><meta charset="utf-8">
     ids=["with our font", "without"],
 )
 def test_two_characters_do_not_look_the_same(family: str, differ: bool, tmp_path: Path) -> None:
-    settings = tmp_path / "fonts.conf"
-    settings.write_text(FONTS_OF_A_BARE_MACHINE.replace("CACHE", str(tmp_path)), encoding="utf-8")
+    settings = settings_of_fonts(tmp_path)
     page_file = tmp_path / "page.html"
     page_file.write_text(PAGE.replace("FAMILY", family), encoding="utf-8")
     with sync_playwright() as playwright:

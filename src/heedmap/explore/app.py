@@ -20,7 +20,7 @@ from heedmap.explore.asgi import RETRY, App, Receive, Scope, Send, error_bytes, 
 from heedmap.explore.desk import Busy, Desk, Order, Work
 from heedmap.explore.explorer import Explorer
 from heedmap.explore.media_files import Unavailable, served
-from heedmap.explore.page_files import PAGE, PageFile, is_known, page_files
+from heedmap.explore.page_files import PAGE, PageFile, font_files, is_known, page_files
 from heedmap.explore.stopping import Stopped
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def make_app(explorer: Explorer, desk: Desk, *, page: Path = PAGE) -> App:
         MissingExtraError: if Starlette is not installed.
     """
     require("starlette")
-    return application([*PageRoutes(page_files(page)).routes(), *map_routes(explorer, desk)])
+    files = page_files(page) | font_files()
+    return application([*PageRoutes(files).routes(), *map_routes(explorer, desk)])
 
 
 def map_routes(explorer: Explorer, desk: Desk) -> list[Route]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from heedmap.kernels.native.spans import hidden_of
+from heedmap.kernels.spans import hidden_of
 from heedmap.masks import Mask, Padding, Spans, Visible
 from heedmap.places import Index, as_numbers, pick
 from heedmap.problem import Problem

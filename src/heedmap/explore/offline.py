@@ -6,6 +6,7 @@ is room for it.
 """
 
 import gzip
+import json
 import os
 from base64 import b64encode
 from collections.abc import Callable
@@ -18,9 +19,11 @@ from heedmap.axes import Axis
 from heedmap.errors import InputError, UnsupportedError
 from heedmap.explore.explorer import Explorer
 from heedmap.explore.packing import Pack
+from heedmap.explore.page_files import page_files
 from heedmap.explore.page_modules import linked, style
 from heedmap.explore.rasters import Raster, raster, side_within
 from heedmap.explore.scene import Media, Scene, describe_axis
+from heedmap.explore.small_font import font_style
 
 MOST_BYTES = 5_000_000
 """How large a file may become."""
@@ -41,7 +44,7 @@ _PAGE = """\
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
 script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src blob: data:; \
-media-src blob:; connect-src data:; base-uri 'none'; form-action 'none'">
+font-src data:; media-src blob:; connect-src data:; base-uri 'none'; form-action 'none'">
 <title>heedmap</title>
 <style>%(style)s</style>
 </head>
@@ -129,8 +132,11 @@ def _fitting(explorer: Explorer, progress: Progress) -> str:
     """Return the page, with the richest content that fits."""
     pack, notes = Pack(), list(explorer.scene.notes)
     _add_maps(pack, notes, explorer, progress)
+    modules = linked("main.js", "transport_offline.js")
+    styles = (font_style(page_files(), _writing(explorer.scene)) or "") + style()
     for media, names in ((True, True), (False, True), (False, False)):
-        text = _page(_completed(pack, notes, explorer.scene, media=media, names=names))
+        completed = _completed(pack, notes, explorer.scene, media=media, names=names)
+        text = _page(completed, styles, modules)
         if len(text.encode()) <= MOST_BYTES:
             return text
     raise UnsupportedError(
@@ -232,9 +238,19 @@ def _content(medium: Media) -> bytes:
         return file.read(MOST_BYTES + 1)
 
 
-def _page(pack: Pack) -> str:
+def _writing(scene: Scene) -> str:
+    """Return all that the page may write of a scene, whose characters it needs a font for."""
+    texts = [_content(medium) for medium in scene.media if medium.kind == "text"]
+    parts = [json.dumps(scene.description(), ensure_ascii=False)]
+    parts += (text.decode(errors="ignore") for text in texts)
+    for axis in scene.axes:
+        parts += [axis.text, *axis.labels]
+    return "".join(parts)
+
+
+def _page(pack: Pack, styles: str, modules: str) -> str:
     return _PAGE % {
-        "style": style(),
-        "modules": linked("main.js", "transport_offline.js"),
+        "style": styles,
+        "modules": modules,
         "data": b64encode(gzip.compress(pack.content(), mtime=0)).decode(),
     }

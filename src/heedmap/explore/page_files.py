@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "page"
+FONTS = Path(__file__).parents[1] / "fonts"
+FONT = "HeedmapSansSC-Regular.otf"
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -45,6 +47,16 @@ def page_files(folder: Path = PAGE) -> dict[str, PageFile]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def font_files() -> dict[str, PageFile]:
+    """Return the font for Chinese and the style sheet that names it, which pages share.
+
+    Example:
+        >>> sorted(font_files())
+        ['HeedmapSansSC-Regular.otf', 'fonts.css']
+    """
+    return {name: page_file(name, (FONTS / name).read_bytes()) for name in (FONT, "fonts.css")}
 
 
 def page_file(name: str, content: bytes) -> PageFile:

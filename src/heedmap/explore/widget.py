@@ -10,9 +10,12 @@ from heedmap.explore.page_modules import linked, style
 _RENDER = """\
 const { mount } = await import(places.get("main.js"));
 const { notebookTransport } = await import(places.get("transport_notebook.js"));
+const { bringFont } = await import(places.get("font.js"));
 export default {
   render({ model, el }) {
-    const view = mount(el, notebookTransport(model));
+    const transport = notebookTransport(model);
+    const view = mount(el, transport);
+    bringFont(transport);
     return () => view.destroy();
   },
 };
@@ -35,7 +38,7 @@ def make_widget(explorer: Explorer) -> Any:
     class LiveMap(anywidget.AnyWidget):
         """The page, and the bridge that answers it."""
 
-        _esm = linked("main.js", "transport_notebook.js") + _RENDER
+        _esm = linked("main.js", "transport_notebook.js", "font.js") + _RENDER
         _css = style()
 
         def __init__(self) -> None:

@@ -6,9 +6,10 @@ from base64 import b64encode
 from pathlib import Path
 
 from heedmap.explore.offline import check_free, write_whole
-from heedmap.explore.page_files import PageFile
+from heedmap.explore.page_files import FONT, PageFile
 from heedmap.explore.page_modules import linked
-from heedmap.lesson.page_files import DATA, FONT, Language, page_files
+from heedmap.explore.small_font import font_style
+from heedmap.lesson.page_files import DATA, Language, page_files
 
 _PAGE = """\
 <!doctype html>
@@ -59,19 +60,24 @@ def lesson_page(language: Language | None = None) -> str:
     True
     """
     files = page_files()
-    data = {name: json.loads(files[f"{name}.json"].content) for name in DATA}
+    read = {name: json.loads(files[f"{name}.json"].content) for name in DATA}
+    # Within a page, no text may end its script.
+    data = json.dumps(read, ensure_ascii=False).replace("</", "<\\/")
     return _PAGE % {
-        "style": _styles(files),
+        "style": _styles(files, font_style(files, data) or _whole_font(files)),
         "language": f' data-language="{language}"' if language else "",
-        # Within a page, no text may end its script.
-        "data": json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
+        "data": data,
         "modules": linked("lesson_alone.js", files=files),
     }
 
 
-def _styles(files: dict[str, PageFile]) -> str:
-    """Return the style sheets of the page as one, with the font for Chinese in it."""
+def _whole_font(files: dict[str, PageFile]) -> str:
+    """Return the style sheet of the font for Chinese with all of the font in it."""
     font = "data:font/otf;base64," + b64encode(files[FONT].content).decode()
-    fonts = files["fonts.css"].content.decode().replace(FONT, font)
+    return files["fonts.css"].content.decode().replace(FONT, font)
+
+
+def _styles(files: dict[str, PageFile], fonts: str) -> str:
+    """Return the style sheets of the page as one."""
     names = re.findall(r'href="/page/(\w+\.css)"', files["index.html"].content.decode())
     return "".join(fonts if name == "fonts.css" else files[name].content.decode() for name in names)

@@ -3,13 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from heedmap.explore.page_files import PageFile, page_file
+from heedmap.explore.page_files import PageFile, font_files, page_file
 from heedmap.explore.page_files import page_files as files_in
 
 PAGE = Path(__file__).parent / "page"
-
-FONTS = Path(__file__).parents[1] / "fonts"
-FONT = "HeedmapSansSC-Regular.otf"
 
 Language = Literal["zh", "en"]
 
@@ -32,5 +29,4 @@ def page_files(language: Language | None = None) -> dict[str, PageFile]:
         place = b'<main id="heedmap"'
         told = place + f' data-language="{language}"'.encode()
         own["index.html"] = page_file("index.html", own["index.html"].content.replace(place, told))
-    fonts = {name: page_file(name, (FONTS / name).read_bytes()) for name in ("fonts.css", FONT)}
-    return shared | own | fonts
+    return shared | own | font_files()

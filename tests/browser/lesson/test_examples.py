@@ -15,9 +15,10 @@ from heedmap.lesson import sentences, timelines
 from heedmap.lesson.app import make_app
 from heedmap.lesson.examples import MOST_SENTENCES, Examples
 from heedmap.lesson.page_files import PAGE
-from heedmap.lesson.timelines import Part, Timeline
+from heedmap.lesson.timelines import Part, Timeline, cut_timeline
 from tests.browser.conftest import PATIENCE_SECONDS, WATCH_POLICY
 from tests.browser.scenes import sound_scene, text_scene
+from tests.lesson.small_film import ORDER, small_film
 
 
 def small_sentence(text: str, _: Any = None) -> tuple[dict[str, Any], Scene]:
@@ -35,6 +36,8 @@ def page(browser: Browser, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     scene = sound_scene(tmp_path)
     parts = (Part(0.0, 6.0, "A"), Part(6.0, 15.0, "B"))
     monkeypatch.setattr(timelines, "voices", lambda _: Timeline(scene, parts, 200))
+    film = cut_timeline(small_film(tmp_path / "film.mp4"), ORDER)
+    monkeypatch.setattr(timelines, "film", lambda _: film)
     faults: list[str] = []
     with Running(Examples(), make=make_app) as running:
         context = browser.new_context(viewport={"width": 1200, "height": 900}, locale="en-US")
@@ -127,6 +130,25 @@ def test_a_recording_and_its_moments(page: Page) -> None:
     expect(example.locator(".ls-said")).to_contain_text("At 1.08 s")
 
 
+def test_a_film_whose_shot_returns(page: Page) -> None:
+    example = page.locator("[data-example=film]")
+    example.get_by_role("button", name="Open the film").click()
+    expect(example.locator(".ls-said")).to_contain_text("At 2.22 s (shot A)")
+    expect(example.locator(".ls-legend li")).to_have_text(["shot A", "shot B", "shot C"])
+    shares = {
+        share.get_attribute("data-share"): float(share.get_attribute("data-value") or "")
+        for share in example.locator("[data-share]").all()
+    }
+    assert shares["A"] > 0.8
+    # Beside it stands the frame that it looks at most elsewhere: in the same shot, the time before.
+    seconds = page.evaluate(
+        """() => [...document.querySelectorAll("[data-example=film] video")]
+            .map(({ currentTime }) => currentTime)"""
+    )
+    assert seconds[0] == pytest.approx(2.22)
+    assert 0 < seconds[1] < 0.4 or 0.8 < seconds[1] < 1.2
+
+
 def test_the_colours_of_the_parts_are_named(page: Page) -> None:
     example = page.locator("[data-example=voices]")
     example.get_by_role("button", name="Open the recording").click()
@@ -169,6 +191,28 @@ def test_the_oldest_map_of_a_sentence_is_closed_for_the_newest(page: Page) -> No
     # Recordings and films are few, and stay.
     example.get_by_role("button", name="The whole map").click()
     example.locator(".ls-whole-map .hm-map").wait_for()
+
+
+def test_an_open_map_says_that_it_was_closed(page: Page) -> None:
+    example = page.locator("[data-example=sentence]")
+    example.get_by_role("button", name="Look", exact=True).click()
+    example.get_by_role("button", name="The whole map").click()
+    page.locator(".ls-whole-map .hm-map").wait_for()
+    view = "document.querySelector('.ls-whole-map').heedmap"
+    page.evaluate(f"{view}.whenQuiet()")
+    page.evaluate(
+        """async (count) => {
+            for (let number = 0; number < count; number += 1) {
+                const body = JSON.stringify({ text: `sentence ${number}` });
+                await fetch("/sentences", { method: "POST", body });
+            }
+        }""",
+        MOST_SENTENCES,
+    )
+    told = example.locator(".ls-trouble")
+    expect(told).to_have_text("")
+    page.get_by_role("button", name="Layer 1, head 2").click()
+    expect(told).to_contain_text("This map has been closed. For a sentence, press “Look” again")
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ export function buildPage(page, start, alone) {
     chosen.update();
     stage.redraw();
   });
-  learnNames(page, view, () => {
+  const writeAgain = () => {
     axes.makeRoom();
     for (const part of [chosen, block]) {
       part.update();
@@ -124,7 +124,10 @@ export function buildPage(page, start, alone) {
     queriesOfKey.show();
     dock.namesCame();
     stage.redraw();
-  });
+  };
+  learnNames(page, view, writeAgain);
+  // What was measured and drawn before its font had come is of another width, or boxes.
+  document.fonts.addEventListener("loadingdone", writeAgain, { signal: ended });
   listenToKeys(alone ? document : root, table, ended);
   if (alone) {
     const entitle = () => {

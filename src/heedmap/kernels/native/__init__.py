@@ -6,10 +6,9 @@ padding, tables; additive bias, sinks, grouped heads. What it does not take goes
 
 import ctypes
 import os
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
@@ -20,7 +19,9 @@ from heedmap.kernels import sinks
 from heedmap.kernels.gradients import Gradients
 from heedmap.kernels.native.library import PROBLEM, Statistics, load
 from heedmap.kernels.native.library import Gradients as Pointers
-from heedmap.kernels.native.spans import hidden_of, is_padding, is_simple
+from heedmap.kernels.spans import hidden_of, is_padding, is_simple
+from heedmap.kernels.statistics import Found as Found
+from heedmap.kernels.statistics import Wanted as Wanted
 from heedmap.problem import Problem, all_finite
 
 _FIRST_PROCESS = os.getpid()
@@ -114,38 +115,6 @@ def log_normalizer(problem: Problem) -> Float[Tensor, "batch heads query"]:
     if problem.scoring.sinks is not None:
         return torch.logaddexp(normalizer, problem.scoring.sinks[:, None])
     return normalizer
-
-
-class Wanted(NamedTuple):
-    """Which statistics of the weights to gather.
-
-    Attributes:
-        received: Whether to add up what each key receives.
-        entropy: Whether to give the entropy of each row.
-        top: How many of the strongest keys of each row to find.
-        bins: Which row, and which column, of a picture each query and key falls into; both from 0
-            on, without gaps, and never going down.
-        sums: Whether to add up each block of the picture.
-        maxima: Whether to give the largest weight of each block.
-    """
-
-    received: bool = False
-    entropy: bool = False
-    top: int = 0
-    bins: tuple[Int[Tensor, " rows"], Int[Tensor, " key"]] | None = None
-    sums: bool = False
-    maxima: bool = False
-
-
-class Found(NamedTuple):
-    """The statistics, None for what was not asked for; equal weights in the order of their keys."""
-
-    received: Float[Tensor, "matrices key"] | None = None
-    entropy: Float[Tensor, "matrices rows"] | None = None
-    top_weights: Float[Tensor, "matrices rows top"] | None = None
-    top_keys: Int[Tensor, "matrices rows top"] | None = None
-    sums: Float[Tensor, "matrices pooled_rows pooled_columns"] | None = None
-    maxima: Float[Tensor, "matrices pooled_rows pooled_columns"] | None = None
 
 
 def statistics(

@@ -92,7 +92,7 @@ export const texts = {
 
   step_5: "softmax: from scores to weights",
   step_5_says:
-    "Each score becomes a power of e (so all are above 0, and high ones stand out), which is divided by the sum of its row. Each row then sums to **exactly 1**: it is the attention budget of a frame, and the scores decide how it is spent.",
+    "Each score becomes a power of e, about 2.718 (so all are above 0, and high ones stand out), which is divided by the sum of its row. Each row then sums to **exactly 1**: it is the attention budget of a frame, and the scores decide how it is spent.",
   grid_weights: "Weights: rows ask, columns are looked at, each row sums to 1",
   ask_rest: "The weights of {frame} are {weights} + ? What must the last one be (two decimals)?",
   sum_of_first: "{sum} (the first {count} together)",
@@ -227,13 +227,13 @@ export const texts = {
     "The encoder of the speech recogniser Whisper, a frame every 0.02 seconds. Choose a moment: which moments does it look at? The coloured bars show when each of the two speaks; what both say at once counts for both, so their shares can sum to more than 100 %.",
   voices_open: "Open the recording",
   voices_part: "speaker {name}",
-  film: "A film: which pictures are alike",
+  film: "A film: when a shot returns",
   film_says:
-    "There is no model here: the features of a frame are merely brightness and colour in parts of its picture, and each frame looks at frames like itself. None of the six shots truly returns: the short last one looks, further away, most at the third, merely because light and colours are alike. Weights say “alike”, not “the same thing”.",
+    "No ready film at hand has a shot that returns, so this one was cut: A B A C B A D. A and B come back, and go on where they stopped; no frame is there twice. There is no trained model here: the features of a frame are merely brightness and colour in parts of its picture, and they themselves are `Q`, `K` and `V` (as if `W_Q`, `W_K` and `W_V` changed nothing), so each frame looks at frames like itself. In the last piece of A, most of the weight that goes far goes back to the A before. Then move to D, at the end: it was never there before, and has a favourite all the same, merely because light and colours are alike. Weights say “alike”, not “the same thing”.",
   film_open: "Open the film",
   film_part: "shot {name}",
   screen_now: "now",
-  screen_looked_at: "the frame it looks at most in another shot",
+  screen_looked_at: "the frame it looks at most in another piece",
   strip: "The weight that each moment gets; below, the parts",
   moment: "Choose a moment",
   no_part: "nobody speaks",

@@ -228,7 +228,7 @@ class TimelineView {
   }
 
   /**
-   * Return the moment that gets most, of those in other parts.
+   * Return the moment that gets most, of those in other parts: another shot, or the same one again.
    *
    * @param {number} query
    * @param {Row} row
@@ -236,21 +236,19 @@ class TimelineView {
   #bestElsewhere(query, row) {
     const own = this.#partsAt(query);
     const weights = row.weights.map((weight, at) =>
-      this.#partsAt(at).some((name) => own.includes(name)) ? -1 : weight,
+      this.#partsAt(at).some((part) => own.includes(part)) ? -1 : weight,
     );
     return weights.indexOf(Math.max(...weights));
   }
 
   /**
-   * Return the names of the parts that a moment lies in; two may speak at once.
+   * Return the parts that a moment lies in; two may speak at once.
    *
    * @param {number} at
    */
   #partsAt(at) {
     const time = middle(this.timeline.seconds[at]);
-    return this.timeline.parts
-      .filter(([start, end]) => start <= time && time < end)
-      .map(([, , name]) => name);
+    return this.timeline.parts.filter(([start, end]) => start <= time && time < end);
   }
 
   /**
@@ -258,7 +256,9 @@ class TimelineView {
    * @param {Row} row
    */
   #say(query, row) {
-    const parts = this.#partsAt(query).map((name) => this.lesson.say(`${this.name}_part`, { name }));
+    const parts = this.#partsAt(query).map(([, , name]) =>
+      this.lesson.say(`${this.name}_part`, { name }),
+    );
     const name = parts.join(" + ") || this.lesson.say("no_part");
     const values = {
       seconds: middle(this.timeline.seconds[query]).toFixed(2),

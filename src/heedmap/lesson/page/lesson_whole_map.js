@@ -24,6 +24,9 @@ export function wholeMap(lesson, scene) {
     place.hidden = !shown;
     open.setAttribute("aria-expanded", String(shown));
   };
+  const transport = telling(httpTransport(`/scenes/${scene}/`), async () => {
+    gone.textContent = await trouble(lesson, scene);
+  });
   open.addEventListener("click", async () => {
     const opening = place.hidden;
     open.disabled = true;
@@ -33,7 +36,7 @@ export function wholeMap(lesson, scene) {
       show(opening && !gone.textContent);
     }
     if (!place.hidden) {
-      view ??= mount(place, httpTransport(`/scenes/${scene}/`), { language: lesson.state.language });
+      view ??= mount(place, transport, { language: lesson.state.language });
     }
   });
   lesson.ended.addEventListener("abort", () => view?.destroy());
@@ -41,7 +44,38 @@ export function wholeMap(lesson, scene) {
 }
 
 /**
- * Return why a map cannot be opened, in words; nothing if it can.
+ * Return a transport that tells when something does not exist: a map that is open says nothing of
+ * it, and has been closed, perhaps, for one of another page.
+ *
+ * @param {import("./transport.js").Transport} transport
+ * @param {() => void} onMissing
+ * @returns {import("./transport.js").Transport}
+ */
+function telling(transport, onMissing) {
+  /**
+   * @template T
+   * @param {Promise<T>} answer
+   */
+  const heard = async (answer) => {
+    try {
+      return await answer;
+    } catch (error) {
+      if (error instanceof TransportError && error.trouble === "missing") {
+        onMissing();
+      }
+      throw error;
+    }
+  };
+  return {
+    ...transport,
+    json: (path, signal) => heard(transport.json(path, signal)),
+    bytes: (path, signal) => heard(transport.bytes(path, signal)),
+    tiles: (names, onTile, signal) => heard(transport.tiles(names, onTile, signal)),
+  };
+}
+
+/**
+ * Return why a map cannot be seen, in words; nothing if it can.
  *
  * @param {Lesson} lesson
  * @param {number} scene

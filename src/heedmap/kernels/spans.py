@@ -1,4 +1,4 @@
-"""Masks in the form that the kernel takes: stretches of keys, valid keys, tables for the rest."""
+"""Masks in the form that our kernels take: stretches of keys, valid keys, tables for the rest."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class Hidden(NamedTuple):
 
 
 def is_simple(problem: Problem) -> bool:
-    """Return whether the mask has a form that the kernel takes."""
+    """Return whether the mask has a form that our kernels take."""
     kinds = [type(part) for part in parts_of(problem.mask)]
     return kinds.count(Visible) <= 1 and all(kind in _KINDS for kind in kinds)
 
@@ -34,14 +34,15 @@ def is_padding(problem: Problem) -> bool:
 
 def hidden_of(problem: Problem, rows: range) -> Hidden:
     """Return what the mask of a problem hides from some of its queries."""
-    keys, lines = problem.extent.keys, slice(rows.start, rows.stop)
+    keys, lines, device = problem.extent.keys, slice(rows.start, rows.stop), problem.query.device
     first = last = valid = visible = None
     for part in parts_of(problem.mask):
         low = high = None
         if isinstance(part, Padding):
             valid = _both(valid, part.valid)
         elif isinstance(part, Causal | Window):
-            place = (torch.arange(rows.start, rows.stop) + part.offset)[None, None]
+            numbers = torch.arange(rows.start, rows.stop, device=device)
+            place = (numbers + part.offset)[None, None]
             if isinstance(part, Causal):
                 high = place
             else:
@@ -55,7 +56,7 @@ def hidden_of(problem: Problem, rows: range) -> Hidden:
         first = low if first is None else first if low is None else torch.maximum(first, low)
         last = high if last is None else last if high is None else torch.minimum(last, high)
     if first is not None or last is not None:
-        nothing = torch.zeros((1, 1, len(rows)), dtype=torch.long)
+        nothing = torch.zeros((1, 1, len(rows)), dtype=torch.long, device=device)
         first = nothing if first is None else first
         last = nothing + (keys - 1) if last is None else last
         first, last = torch.broadcast_tensors(first.clamp(0, keys), last.clamp(-1, keys - 1))
