@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from heedmap.errors import ArgumentError, HeedmapError, RankError, UnsupportedError
+from heedmap.parallel.faults import together
 
 Mesh = DeviceMesh | dist.ProcessGroup
 """What says which processes share a sequence."""
@@ -28,8 +29,9 @@ class Transfer:
 
     def wait(self) -> None:
         """Return when all has been sent and has come."""
-        for work in self.works:
-            work.wait()
+        with together():
+            for work in self.works:
+                work.wait()
         self.works, self.kept = [], []
 
 
@@ -83,7 +85,8 @@ class Members:
     def gather(self, told: Any) -> list[Any]:
         """Return what every rank tells, in the order of ranks; anything that can be pickled."""
         found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, told, group=self.group)
+        with together():
+            dist.all_gather_object(found, told, group=self.group)
         return found
 
     def agree(self, wish: str, told: Any = None, error: HeedmapError | None = None) -> list[Any]:
@@ -118,7 +121,8 @@ class Members:
     def add_up(self, tensor: Tensor) -> None:
         """Add up a tensor over all ranks, in its place."""
         if tensor.numel() and self.size > 1:
-            dist.all_reduce(tensor, group=self.group)
+            with together():
+                dist.all_reduce(tensor, group=self.group)
 
     def exchange(
         self,
@@ -138,7 +142,8 @@ class Members:
             dist.P2POp(dist.irecv, tensor, group=self.group, group_peer=rank)
             for rank, tensor in coming
         ]
-        works = dist.batch_isend_irecv(operations) if operations else []
+        with together():
+            works = dist.batch_isend_irecv(operations) if operations else []
         return Transfer(works, [tensor for _, tensor in going])
 
 
@@ -158,8 +163,3 @@ def require_alike(told: Sequence[dict[str, Any]]) -> None:
                     f"{name} must be the same on all ranks; got {expected} on rank 0 and "
                     f"{other[name]} on rank {rank}."
                 )
-
-
-def same_device(members: Members) -> torch.device:
-    """Return the device through which the group sends."""
-    return torch.device("cuda" if dist.get_backend(members.group) == "nccl" else "cpu")
