@@ -3,7 +3,7 @@
 Q = X·W_Q, K = X·W_K, V = X·W_V, output = softmax(Q·Kᵀ/√d)·V
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Shaped
@@ -12,10 +12,21 @@ from torch import Tensor, nn
 from heedmap import reductions
 from heedmap.attention import attention
 from heedmap.attention_map import AttentionMap
-from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from heedmap.errors import (
+    ArgumentError,
+    DTypeError,
+    HeedmapError,
+    RankError,
+    ShapeError,
+    UnsupportedError,
+)
 from heedmap.masks import Causal, Mask, Padding
 from heedmap.places import as_numbers
 from heedmap.problem import all_finite
+
+if TYPE_CHECKING:
+    from heedmap.parallel.layout import Layout
+    from heedmap.parallel.members import Members, Mesh
 
 
 class SelfAttention(nn.Module):
@@ -32,9 +43,12 @@ class SelfAttention(nn.Module):
         output_dim: Width of a last projection W_O; None for none.
         dropout: The share of weights dropped while training. The map shows them undropped.
         context_dim: Features of `context`, for cross-attention; those of `x` unless given.
+        mesh: The ranks that share each sequence, from `heedmap.parallel.start`; None where this
+            process has all of it. It is an attribute, too, and can be set later.
 
     Raises:
         ArgumentError: for sizes that are not positive or do not divide each other.
+        UnsupportedError: for `dropout` together with a mesh.
 
     Example:
         >>> attend = SelfAttention(input_dim=4, attn_dim=8)
@@ -57,6 +71,7 @@ class SelfAttention(nn.Module):
         output_dim: int | None = None,
         dropout: float = 0.0,
         context_dim: int | None = None,
+        mesh: "Mesh | None" = None,
     ) -> None:
         """Make the projections, initialised as `torch.nn.Linear` does."""
         super().__init__()
@@ -83,9 +98,14 @@ class SelfAttention(nn.Module):
             )
         if not 0 <= dropout < 1:
             raise ArgumentError(f"dropout must be from 0 to below 1; got {dropout}.")
+        if dropout and mesh is not None:
+            raise UnsupportedError(
+                f"dropout must be 0 where ranks share a sequence; got {dropout}. Drop what goes in "
+                "or comes out, by torch.nn.Dropout."
+            )
         self.input_dim, self.attn_dim, self.context_dim = input_dim, attn_dim, context_dim
         self.num_heads, self.kv_heads = num_heads, kv_heads
-        self.causal, self.dropout = causal, dropout
+        self.causal, self.dropout, self.mesh = causal, dropout, mesh
         kv_dim = attn_dim // num_heads * kv_heads
         self.w_q = nn.Linear(input_dim, attn_dim, bias=bias)
         self.w_k = nn.Linear(context_dim, kv_dim, bias=bias)
@@ -98,14 +118,23 @@ class SelfAttention(nn.Module):
         mask: Shaped[Tensor, "batch key"] | None = None,
         *,
         context: Float[Tensor, "batch key context_dim"] | None = None,
+        layout: "Layout | None" = None,
     ) -> tuple[Float[Tensor, "batch query output_dim"], AttentionMap]:
         """Return the new representation of each position, and the weights that made it.
+
+        With a `mesh` everything given and the output are this rank's part, and the weights are
+        those of the whole sequence, asked by all ranks at once. What `backward` adds to the
+        projections is what this rank's outputs and the others' looks at its positions make of them:
+        the sum over the ranks is the gradient. `torch.nn.parallel.DistributedDataParallel` takes
+        the mean, as it does with batches, which is right for a loss that is a mean over positions.
 
         Args:
             x: The sequences.
             mask: 1 or True for a valid position, 0 or False for padding; of `context` where it is
                 given, else of `x`. Padded positions are looked at by none, but still look.
             context: What is looked at, for cross-attention; `x` unless given.
+            layout: Which positions each rank of the mesh has; None for a stretch each, in the order
+                of ranks.
 
         Returns:
             The output, and the map: ``[batch, query, key]`` with one head, else
@@ -115,30 +144,78 @@ class SelfAttention(nn.Module):
         Raises:
             ShapeError: for sizes that do not fit.
             DTypeError: for what is no tensor, or a nested one.
-            ArgumentError: for a mask with other numbers than 0 and 1.
+            ArgumentError: for a mask with other numbers than 0 and 1, and for a layout where there
+                is no mesh.
+            RankError: if ranks of a mesh disagree.
 
-        Cost: O(query · key) time; memory of the output.
+        Cost: O(query · key) time; memory of the output. On n ranks, a part of n of both, and keys
+        and values go round once.
         """
-        self._check("x", x, self.input_dim)
-        source = x if context is None else context
-        self._check("context", source, self.context_dim)
+        if self.mesh is not None:
+            return self._attend_together(x, mask, context, layout)
+        if layout is not None:
+            raise ArgumentError(
+                "layout must be given where ranks share a sequence; got one without a mesh."
+            )
+        source = self._checked(x, context)
         visible = self._mask(mask, source)
-        if isinstance(visible, Padding):
-            source = _without_junk(source, visible.valid)
-        x = source if context is None else x
-        query = self._heads(self.w_q(x), self.num_heads)
-        key = self._heads(self.w_k(source), self.kv_heads)
-        value = self._heads(self.w_v(source), self.kv_heads)
-        rule = visible & Causal() if visible and self.causal else visible
-        rule = Causal() if rule is None and self.causal else rule
+        query, key, value = self._project(x, source, visible, context is None)
+        rule = self._rule(visible)
         if self.training and self.dropout:
             weights = AttentionMap.from_factors(query, key, mask=rule)
             output = _gather_dropped(weights, value, self.dropout)
         else:
             output, weights = attention(query, key, value, mask=rule)
+        return self._join(output), weights
+
+    def _attend_together(
+        self, x: Tensor, mask: Tensor | None, context: Tensor | None, layout: "Layout | None"
+    ) -> tuple[Tensor, AttentionMap]:
+        """Do the same where this rank has a part of each sequence."""
+        from heedmap.parallel import attention as shared_attention
+        from heedmap.parallel.members import Members
+
+        members = Members.of(self.mesh)
+        try:
+            source = self._checked(x, context)
+            visible = self._mask(mask, source)
+        except HeedmapError as error:
+            members.agree("SelfAttention", error=error)
+            raise
+        whole = _joined_padding(members, visible, layout)
+        query, key, value = self._project(x, source, visible, context is None)
+        output, weights = shared_attention(
+            query, key, value, mask=self._rule(whole), mesh=self.mesh, layout=layout
+        )
+        return self._join(output), weights
+
+    def _checked(self, x: Tensor, context: Tensor | None) -> Tensor:
+        """Return what is looked at, once everything has its shape."""
+        self._check("x", x, self.input_dim)
+        source = x if context is None else context
+        self._check("context", source, self.context_dim)
+        return source
+
+    def _project(
+        self, x: Tensor, source: Tensor, visible: Mask | None, own: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value; `own` says that x is what is looked at."""
+        if isinstance(visible, Padding):
+            source = _without_junk(source, visible.valid)
+        query = self._heads(self.w_q(source if own else x), self.num_heads)
+        key = self._heads(self.w_k(source), self.kv_heads)
+        return query, key, self._heads(self.w_v(source), self.kv_heads)
+
+    def _rule(self, visible: Mask | None) -> Mask | None:
+        if not self.causal:
+            return visible
+        return Causal() if visible is None else visible & Causal()
+
+    def _join(self, output: Tensor) -> Tensor:
+        """Put the heads of an output side by side, and through W_O."""
         if self.num_heads > 1:
             output = output.transpose(1, 2).flatten(2)
-        return (output if self.w_o is None else self.w_o(output)), weights
+        return output if self.w_o is None else self.w_o(output)
 
     @classmethod
     def from_multihead_attention(cls, module: nn.MultiheadAttention) -> "SelfAttention":
@@ -239,6 +316,7 @@ class SelfAttention(nn.Module):
         words = [f"num_heads={self.num_heads}", f"kv_heads={self.kv_heads}"]
         words += ["causal=True"] if self.causal else []
         words += [f"dropout={self.dropout}"] if self.dropout else []
+        words += ["mesh=…"] if self.mesh is not None else []
         return ", ".join(words)
 
     def _check(self, name: str, given: Tensor, features: int) -> None:
@@ -266,6 +344,29 @@ class SelfAttention(nn.Module):
         if self.num_heads == 1:
             return projected
         return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _joined_padding(
+    members: "Members", visible: Mask | None, layout: "Layout | None"
+) -> Padding | None:
+    """Return the padding of the whole sequences, of which each rank gives its part.
+
+    Raises:
+        RankError: if some give none, or not of as many sequences.
+    """
+    valid = visible.valid.cpu() if isinstance(visible, Padding) else None
+    parts = members.agree("SelfAttention", valid)
+    shapes = [None if part is None else len(part) for part in parts]
+    for rank, rows in enumerate(shapes):
+        if rows != shapes[0]:
+            raise RankError(
+                "mask must be given on all ranks or on none, of the same batch; got "
+                f"{shapes[0]} sequences on rank 0 and {rows} on rank {rank}."
+            )
+    if not isinstance(visible, Padding):
+        return None
+    whole = torch.cat(parts, dim=1) if layout is None else layout.whole(parts, dim=1)
+    return Padding(whole.to(visible.valid.device))
 
 
 def _require_tensor(name: str, given: object) -> None:

@@ -24,7 +24,8 @@ ALIGNMENT = 64
 """Where in memory tensors begin. Products of one and the same matrix can differ in the last bit
 when it begins elsewhere, so a mapped tensor begins where one of PyTorch's own would."""
 
-NAME = re.compile(r"\d{4,9}\.safetensors")
+NAME = re.compile(r"\d{4,9}(-\d{4,9})?\.safetensors")
+"""The number of the layer and, where each of several ranks wrote a part, that of the rank."""
 
 CODES = {
     torch.float64: "F64",

@@ -17,12 +17,14 @@ from heedmap.axes import Axis
 from heedmap.axes import Kind as AxisKind
 from heedmap.errors import HeedmapError, InputError
 from heedmap.layers import Kind, Layer
-from heedmap.recording import maps
+from heedmap.recording import maps, shards
 from heedmap.recording.files import TensorFile, damaged
 from heedmap.recording.masks import Rule
 
-SCHEMA = 1
-"""The number of this form of recordings; those with a larger one are refused."""
+SCHEMA = 2
+"""The number of this form of recordings; those with a larger one are refused.
+
+A recording that older versions can read, of which no layer lies in several files, has a 1."""
 
 NAME = "manifest.json"
 POSITIONS = "queries and keys are as the kernel saw them, after any rotation"
@@ -46,26 +48,32 @@ class Entry:
     Attributes:
         about: What `heedmap.layers.Layer` knows, without its tensors.
         rule: What was kept of its weights; None for nothing.
-        file: Where its tensors lie; None if it has none.
+        files: Where its tensors lie: none, one, or one for each rank that had a part of it.
     """
 
     about: Mapping[str, Any]
     rule: Rule | None
-    file: TensorFile | None
+    files: tuple[TensorFile, ...]
 
     @classmethod
-    def of_layer(cls, layer: Layer, rule: Rule | None, file: TensorFile | None) -> "Entry":
+    def of_layer(cls, layer: Layer, rule: Rule | None, files: tuple[TensorFile, ...]) -> "Entry":
         """Return the entry of a layer."""
         about = {name: getattr(layer, name) for name in (*_SCALARS, "output_error")}
-        return cls(about, rule, file)
+        return cls(about, rule, files)
+
+    @property
+    def schema(self) -> int:
+        """The number of the form that has such entries."""
+        return 1 if shards.layouts_of(self.rule) is None else 2
 
     def as_plain(self) -> dict[str, Any]:
         """Return it as the manifest has it."""
         error = self.about["output_error"]
         if error is not None and not math.isfinite(error):
             error = str(error)
-        file = None if self.file is None else self.file.as_plain()
-        return {**self.about, "output_error": error, "weights": self.rule, "file": file}
+        files = [file.as_plain() for file in self.files]
+        where = {"file": files[0] if files else None} if self.schema == 1 else {"files": files}
+        return {**self.about, "output_error": error, "weights": self.rule, **where}
 
     @classmethod
     def of_plain(cls, plain: Any) -> "Entry":
@@ -82,14 +90,27 @@ class Entry:
             raise ValueError(f"its kind is {about['kind']!r}")
         error = plain["output_error"]
         about["output_error"] = None if error is None else float(error)
-        file = None if plain["file"] is None else TensorFile.of_plain(plain["file"])
-        entry = cls(about, plain["weights"], file)
+        rule: Rule | None = plain["weights"]
+        if shards.layouts_of(rule) is None:
+            files = [] if plain["file"] is None else [plain["file"]]
+        else:
+            files = plain["files"]
+        entry = cls(about, rule, tuple(map(TensorFile.of_plain, files)))
         # Tensors without memory have all that the rules ask for.
-        entry.assemble({} if file is None else file.hollow())
+        entry.assemble(entry.hollow())
         return entry
 
-    def assemble(self, tensors: Mapping[str, Tensor]) -> tuple[Any, Tensor | None]:
-        """Return the weights, or what was kept instead, and the norms of the values."""
+    def hollow(self) -> list[Mapping[str, Tensor]]:
+        """Return the tensors of each file without memory."""
+        return [file.hollow() for file in self.files]
+
+    def assemble(self, parts: Sequence[Mapping[str, Tensor]]) -> tuple[Any, Tensor | None]:
+        """Return the weights, or what was kept instead, and the norms of the values.
+
+        Args:
+            parts: The tensors of each file.
+        """
+        tensors = shards.joined(self.rule, parts)
         weights = None if self.rule is None else maps.put_together(self.rule, tensors)
         return weights, tensors.get(VALUE_NORMS)
 
@@ -123,7 +144,8 @@ class Manifest:
         }
         # As it will be read: texts can hold halves of characters that JSON puts together.
         content = json.loads(json.dumps(content))
-        whole = {"schema": SCHEMA, "sha256": _digest(content), "recording": content}
+        schema = max(entry.schema for entry in self.entries)
+        whole = {"schema": schema, "sha256": _digest(content), "recording": content}
         text = json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
         with (folder / NAME).open("xb") as file:
             # A text may have characters that are no UTF-8; JSON has escapes for what is not.
@@ -159,7 +181,7 @@ _NONSENSE = (
     ValueError,
     AttributeError,
     IndexError,
-    RecursionError,
+    RuntimeError,
 )
 
 

@@ -20,7 +20,7 @@ from heedmap.lazy_weights import LazyWeights, LogNormalizer
 from heedmap.masks import Extent
 from heedmap.places import Index
 from heedmap.problem import FLOATS, Problem
-from heedmap.recording import masks
+from heedmap.recording import masks, shards
 from heedmap.recording.files import DTYPES, name_of, unrepeated
 from heedmap.recording.masks import Rule
 from heedmap.scoring import Scoring
@@ -88,35 +88,61 @@ def _parts_of(matrix: LazyMatrix) -> Parts:
         return {"kind": "weights"}, {"weights": matrix.cells_given}
     if isinstance(matrix, LazyWeights) and matrix.form == "weights":
         return _parts_of_factors(matrix)
+    if shards.is_sharded(matrix) and matrix.form == "weights":  # pyright: ignore
+        return _parts_of_shards(matrix)
     raise UnsupportedError("what was kept of it was computed from a map and is no map of weights")
 
 
 def _parts_of_factors(weights: LazyWeights) -> Parts:
     problem = weights.problem
     problem.require_unchanged()
-    scoring = problem.scoring
-    if scoring.change is not None:
-        raise UnsupportedError("its scores went through a function (a score_mod)")
-    rule: Rule = {
-        "kind": "factors",
-        "scale": scoring.scale,
-        "soft_cap": scoring.soft_cap,
-        "finite": problem.clean,
-        "mask": None,
-    }
-    found = {
-        "query": problem.query,
-        "key": problem.key,
-        "bias": None if scoring.bias is None else unrepeated(scoring.bias, 4),
-        "sinks": scoring.sinks,
-        "log_normalizer": weights.normalizer.known,
-    }
-    tensors = {name: tensor for name, tensor in found.items() if tensor is not None}
+    rule = _rule_of(problem.scoring, problem.clean)
+    tensors = _tensors_of(problem, weights.normalizer.known)
     if problem.mask is not None:
         device = problem.query.device
         rule["mask"], more = masks.take_apart(problem.mask, problem.extent, device)
         tensors |= more
     return rule, tensors
+
+
+def _parts_of_shards(weights: Any) -> Parts:
+    """Return what this rank writes; what all of them have alike, the first one writes."""
+    own = weights.shards
+    if (changed := own.changed()) is not None:
+        raise changed
+    rule = _rule_of(own.scoring, all(own.clean)) | {"shards": shards.as_plain(own)}
+    tensors = _tensors_of(own, weights.normalizer.known)
+    if own.members.rank:
+        tensors.pop("sinks", None)
+    elif own.mask is not None:
+        rule["mask"], more = masks.take_apart(own.mask, own.extent, own.query.device)
+        tensors |= more
+    return rule, tensors
+
+
+def _rule_of(scoring: Scoring, finite: bool) -> Rule:
+    if scoring.change is not None:
+        raise UnsupportedError("its scores went through a function (a score_mod)")
+    return {
+        "kind": "factors",
+        "scale": scoring.scale,
+        "soft_cap": scoring.soft_cap,
+        "finite": finite,
+        "mask": None,
+    }
+
+
+def _tensors_of(problem: Any, known: Tensor | None) -> dict[str, Tensor]:
+    """Return what a problem, or a rank's part of one, stands on."""
+    bias = problem.scoring.bias
+    found = {
+        "query": problem.query,
+        "key": problem.key,
+        "bias": None if bias is None else unrepeated(bias, 4),
+        "sinks": problem.scoring.sinks,
+        "log_normalizer": known,
+    }
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
 def _matrix_of(rule: Rule, tensors: Tensors) -> LazyMatrix:

@@ -1,7 +1,6 @@
 """A recording is opened without its tensors; those of a layer are read when it is asked for."""
 
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ class RecordedLayer(Layer):
 
     _folder: Path
     _entry: Entry
-    _opened: tuple[int, ...] | None
+    _opened: list[tuple[int, ...] | None] | None
 
     @classmethod
     def of(cls, folder: Path, entry: Entry) -> "RecordedLayer":
@@ -49,7 +48,7 @@ class RecordedLayer(Layer):
     @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape of the map, for which nothing is read."""
-        weights, _ = self._entry.assemble(self._hollow())
+        weights, _ = self._entry.assemble(self._entry.hollow())
         return tuple(weights.shape) if isinstance(weights, Tensor) else None
 
     @cached_property
@@ -72,39 +71,37 @@ class RecordedLayer(Layer):
         Raises:
             InputError: if the file was written into, replaced or removed.
         """
-        if self._opened is None or self._opened == self._marks():
+        if self._opened is None:
             return
-        assert self._entry.file is not None
-        raise InputError(
-            f"the recording must stay as it was opened; got {self._entry.file.name} in "
-            f"{self._folder}, which was changed since. Open the recording again."
-        )
+        for file, before, now in zip(self._entry.files, self._opened, self._marks(), strict=True):
+            if before != now:
+                raise InputError(
+                    f"the recording must stay as it was opened; got {file.name} in "
+                    f"{self._folder}, which was changed since. Open the recording again."
+                )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy keeps: its tensors, once they were read, stand on no file."""
         return {**vars(self), "_opened": None}
 
-    def _marks(self) -> tuple[int, ...] | None:
-        """Return what a file has that is written or replaced no more; None if there is none."""
-        if self._entry.file is None:
-            return None
-        try:
-            found = os.stat(self._folder / self._entry.file.name)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    def _marks(self) -> list[tuple[int, ...] | None]:
+        """Return of each file what changes when it is written or replaced; None if it is gone."""
+        return [_mark(self._folder / file.name) for file in self._entry.files]
 
     @cached_property
     def _parts(self) -> tuple[Any, Tensor | None]:
-        file = self._entry.file
         # Before it is read, so that what happens meanwhile is noticed later.
         vars(self)["_opened"] = self._marks()
         with torch.inference_mode(False), torch.no_grad():
-            return self._entry.assemble({} if file is None else file.read(self._folder))
+            return self._entry.assemble([file.read(self._folder) for file in self._entry.files])
 
-    def _hollow(self) -> Mapping[str, Tensor]:
-        file = self._entry.file
-        return {} if file is None else file.hollow()
+
+def _mark(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def open(folder: str | Path) -> Recording:
@@ -126,7 +123,8 @@ def open(folder: str | Path) -> Recording:
         MissingExtraError: if safetensors is missing.
 
     Cost: nothing but the manifest is read. A layer's file is read once for its hash; in memory lies
-    only what is used of it, and the system may take that back.
+    only what is used of it, and the system may take that back. Of a layer that several ranks wrote
+    (see `heedmap.parallel`), query and key are joined in memory.
 
     Example:
         >>> import heedmap, tempfile, torch
@@ -143,6 +141,6 @@ def open(folder: str | Path) -> Recording:
     place = Path(os.path.realpath(folder))
     manifest = Manifest.read(place)
     for entry in manifest.entries:
-        if entry.file is not None:
-            entry.file.check(place)
+        for file in entry.files:
+            file.check(place)
     return Recording(place, manifest)
