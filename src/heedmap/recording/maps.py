@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import ArgumentError, ShapeError, UnsupportedError
-from heedmap.lazy import Dense, LazyMatrix, Selection
+from heedmap.lazy import Dense, LazyMatrix, Selection, Sharded
 from heedmap.lazy_weights import LazyWeights, LogNormalizer
 from heedmap.masks import Extent
 from heedmap.places import Index
@@ -88,7 +88,7 @@ def _parts_of(matrix: LazyMatrix) -> Parts:
         return {"kind": "weights"}, {"weights": matrix.cells_given}
     if isinstance(matrix, LazyWeights) and matrix.form == "weights":
         return _parts_of_factors(matrix)
-    if shards.is_sharded(matrix) and matrix.form == "weights":  # pyright: ignore
+    if isinstance(matrix, Sharded) and matrix.form == "weights":  # pyright: ignore
         return _parts_of_shards(matrix)
     raise UnsupportedError("what was kept of it was computed from a map and is no map of weights")
 

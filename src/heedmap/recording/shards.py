@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
 from heedmap.layers import Layer
-from heedmap.lazy import LazyMatrix, OnBase
+from heedmap.lazy import sharded_in
 from heedmap.recording.masks import Rule
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ Tensors = Mapping[str, Tensor]
 
 def members_of(layers: Sequence[Layer]) -> "Members | None":
     """Return the ranks that share the map of some layer; None where none is shared."""
-    if "heedmap.parallel.weights" not in sys.modules:
+    if "heedmap.parallel" not in sys.modules:
+        # So nothing has to be read of a recording that is saved again.
         return None
     found = (shards_of(layer.weights) for layer in layers)
     return next((shards.members for shards in found if shards is not None), None)
@@ -34,17 +35,8 @@ def members_of(layers: Sequence[Layer]) -> "Members | None":
 
 def shards_of(weights: Any) -> "Shards | None":
     """Return what this rank has of a map; None for one that this process has the whole of."""
-    matrix = weights._rule if isinstance(weights, AttentionMap) else weights
-    while isinstance(matrix, OnBase):
-        matrix = matrix.base
-    return matrix.shards if is_sharded(matrix) else None  # pyright: ignore
-
-
-def is_sharded(matrix: LazyMatrix) -> bool:
-    """Return whether a rule is one of which each rank has a part."""
-    # Who has one has imported the package, and who has not need not have torch.distributed.
-    parallel = sys.modules.get("heedmap.parallel.weights")
-    return parallel is not None and isinstance(matrix, parallel.ShardedWeights)
+    rule = sharded_in(weights._rule) if isinstance(weights, AttentionMap) else None
+    return None if rule is None else rule.shards  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def as_plain(shards: "Shards") -> dict[str, Any]:
