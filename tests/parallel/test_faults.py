@@ -47,13 +47,13 @@ def end_early(folder: Path, how: str) -> None:
     x = torch.ones(1, 1, 4, 2)
     parallel.attention(x, x, x, mesh=mesh)
     if dist.get_rank() == 1 and how == "ends":
-        faults.end()
+        parallel.stop()
         os._exit(0)
     if dist.get_rank() == 1 and how == "rests":
         # It comes late, and must not be taken for dead.
         os.kill(os.getpid(), signal.SIGSTOP)
     parallel.attention(x, x, x, mesh=mesh)
-    faults.end()
+    parallel.stop()
     (folder / "done").touch()
 
 
@@ -180,7 +180,7 @@ def break_connection() -> Any:
         with faults.together():
             raise RuntimeError("gloo: Connection closed by peer")
     finally:
-        faults.end()
+        parallel.stop()
 
 
 def test_what_nobody_is_missed_for_is_told_as_it_was(processes: Processes) -> None:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from heedmap import parallel
 from heedmap.errors import ArgumentError, RankError, UnsupportedError
-from heedmap.parallel import faults, starting
+from heedmap.parallel import starting
 
 from .processes import Processes
 
@@ -17,7 +17,8 @@ def begin() -> tuple[Any, ...]:
     mesh = parallel.start(device="cpu")
     again = parallel.start(device="cpu")
     assert mesh == again
-    faults.end()
+    parallel.stop()
+    assert dist.is_initialized(), "the group was there before"
     return mesh.mesh.tolist(), mesh.mesh_dim_names, mesh.device_type
 
 
@@ -27,7 +28,7 @@ def begin_with_version_of_another() -> None:
     try:
         parallel.start(device="cpu")
     finally:
-        faults.end()
+        parallel.stop()
 
 
 def test_the_mesh_has_all_ranks(processes: Processes) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -22,13 +22,15 @@ def start(
     """Return the mesh of all ranks, which every other call takes as ``mesh=``.
 
     The process group that runs already is taken; else one is begun with what torchrun says: gloo
-    for tensors on the CPU, NCCL for those on CUDA, where each rank of a machine gets a GPU. From
-    then on ranks that are gone are named: in the middle of a call of `heedmap.parallel` the others
-    raise a `RankError` or, where PyTorch cannot be made to stop waiting, end with its message on
-    stderr; who is busy with something else raises at the next call. With NCCL, where nothing tells
-    whether a GPU waits, they end wherever they are.
+    for tensors on the CPU, NCCL for those on CUDA, where each rank of a machine gets a GPU. Without
+    torchrun this process is the only rank, so that a program can be tried by itself.
 
-    It is a collective: every rank must call it, once.
+    From then on ranks that are gone are named. In the middle of a call of `heedmap.parallel` the
+    others raise a `heedmap.errors.RankError` or, where PyTorch cannot be made to stop waiting, end
+    with its message on stderr; who is busy with something else raises at the next call. With NCCL,
+    where nothing tells whether a GPU waits, they end wherever they are.
+
+    It is a collective: every rank must call it.
 
     Args:
         device: Where the tensors are; None for CUDA where it is there.
@@ -41,12 +43,18 @@ def start(
         give ``mesh["name"]`` to the other calls then.
 
     Raises:
-        ArgumentError: where neither a process group runs nor torchrun has started the process, or
-            for more ranks on a machine than it has GPUs.
+        ArgumentError: for half of what torchrun says, for a device that is not there, or for more
+            ranks on a machine than it has GPUs.
         RankError: if the ranks have different versions of heedmap or PyTorch.
         UnsupportedError: if PyTorch was built without torch.distributed.
 
     Cost: a thread that wakes up 15 times in `fault_seconds`, to read one number of each rank.
+
+    Example:
+        >>> mesh = start(device="cpu")
+        >>> mesh.size()
+        1
+        >>> stop()
     """
     if not dist.is_available():
         raise UnsupportedError(
@@ -72,17 +80,37 @@ def start(
     return init_device_mesh(device, (group.size(),), mesh_dim_names=("sequence",))
 
 
+def stop() -> None:
+    """End what `start` began, at the end of a program: the others miss this rank no more.
+
+    A process group that ran before stays.
+    """
+    global _began
+    faults.end()
+    if _began and dist.is_initialized():
+        dist.destroy_process_group()
+    _began = False
+
+
+_began = False
+
+
 def _begin_group(device: str | None) -> Literal["cpu", "cuda"]:
+    """Begin the process group, and return where its tensors are."""
+    global _began
     lacking = [name for name in WANTED if not os.environ.get(name)]
-    if lacking:
+    if lacking and lacking != list(WANTED):
         raise ArgumentError(
-            f"processes must be started by torchrun; got one without {lacking[0]} in its "
-            "environment. Run: torchrun --nproc-per-node 2 program.py."
+            f"torchrun must have said all of {', '.join(WANTED)}; got an environment without "
+            f"{lacking[0]}. Run: torchrun --nproc-per-node 2 program.py."
         )
+    alone: dict[str, Any] = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    options = alone if lacking else {}
     if device == "cpu" or not torch.cuda.is_available():
         if device == "cuda":
             raise ArgumentError("device must be one that is there; got 'cuda'. Use 'cpu'.")
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", **options)
+        _began = True
         return "cpu"
     number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if number >= count:
@@ -91,7 +119,9 @@ def _begin_group(device: str | None) -> Literal["cpu", "cuda"]:
             "there. Give torchrun a smaller --nproc-per-node, or start(device='cpu')."
         )
     torch.cuda.set_device(number)
-    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=torch.device("cuda", number))
+    own = torch.device("cuda", number)
+    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=own, **options)
+    _began = True
     return "cuda"
 
 
