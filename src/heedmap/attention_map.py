@@ -22,7 +22,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from heedmap import reductions
 from heedmap.axes import Axis
 from heedmap.errors import FrozenError, ShapeError, UnsupportedError
-from heedmap.lazy import Dense, LazyMatrix
+from heedmap.lazy import Dense, LazyMatrix, sharded_in
 from heedmap.lazy_weights import (
     Form,
     LazyWeights,
@@ -177,7 +177,12 @@ class AttentionMap(Tensor):
 
     @property
     def backend(self) -> str:
-        """Which kernel gave output and log-normaliser; ``"dense"`` for `from_weights`."""
+        """Which kernel gave output and log-normaliser; ``"dense"`` for `from_weights`.
+
+        ``"sharded"`` where several ranks share the map.
+        """
+        if sharded_in(self._rule) is not None:
+            return "sharded"
         names = sorted({leaf.normalizer.backend for leaf in leaves(self._rule)})
         return ", ".join(names) or "dense"
 
@@ -265,6 +270,34 @@ class AttentionMap(Tensor):
         return asked.answered(summarize(rule, top=top, pool=pool), self._lead, self.dtype)
 
     @never_compiled
+    def gather_summary(
+        self, *, top: int = 0, pool: tuple[int, int] | None = None
+    ) -> Summary | None:
+        """Return what `summarize` finds of the whole map, on rank 0 where several ranks share it.
+
+        There `summarize` gives each rank the answers about its own queries and keys. A map that is
+        all here is summarized as ever.
+
+        Args:
+            top: As for `summarize`.
+            pool: As for `summarize`.
+
+        Returns:
+            The answers, in the order of positions; None on ranks other than 0.
+
+        Cost: that of `summarize`; memory of all answers on rank 0.
+
+        Example:
+            >>> AttentionMap.from_weights(torch.eye(2)).gather_summary().received
+            tensor([1., 1.])
+        """
+        found = self.summarize(top=top, pool=pool)
+        shared = sharded_in(self._rule)
+        if shared is None:
+            return found
+        return shared.gathered(found, is_part=self._rule.home() is not None)
+
+    @never_compiled
     def to_dense(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, max_bytes: int | None = None
     ) -> Tensor:
@@ -285,13 +318,16 @@ class AttentionMap(Tensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         """Show a small map as torch would, of a large one shape, mask, size and corners."""
         del tensor_contents
+        if sharded_in(self._rule) is not None:
+            # One rank may print while the others do not: no cell may be asked for.
+            return describe(self)
         if math.prod(self.shape) <= SMALL_CELLS or self._kept != (True, True):
             return repr(densify(self, "repr", math.prod(self.shape) * self.element_size()))
         return describe(self)
 
     def _repr_html_(self) -> str | None:
         """Show a notebook a small picture, within half a second, where matplotlib is there."""
-        if find_spec("matplotlib") is None:
+        if find_spec("matplotlib") is None or sharded_in(self._rule) is not None:
             return None
         from heedmap.plot.notebook import picture_of
 

@@ -8,7 +8,7 @@ its cells. Here are the rules that only look at others: a dense matrix, a select
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +81,79 @@ class LazyMatrix(ABC):
         """Return the same rule on changed tensors, `change` being called in their order."""
         changed = {f.name: _map_in(getattr(self, f.name), change) for f in dataclasses.fields(self)}
         return type(self)(**changed)
+
+    def home(self) -> "Sharded | None":
+        """Return the rule in several processes that this one is of, if it is of one cell by cell.
+
+        Its rows and columns are then those of that rule; who makes all its blocks asks there.
+        """
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Sharded(LazyMatrix, ABC):
+    """A rule of which each of several processes has a part; all of them must ask the same.
+
+    What goes through all cells is answered here, for this rule and those whose home it is: each
+    process goes through its own rows. Everything comes back whole and the same everywhere, but for
+    `summarize`, which gives each process its part.
+    """
+
+    @abstractmethod
+    def add_up(
+        self,
+        rule: LazyMatrix,
+        shapes: Sequence[tuple[int, ...]],
+        visit: Callable[..., Any],
+        further: Sequence[Tensor],
+        dtype: torch.dtype,
+    ) -> list[Tensor]:
+        """Return what `stream.add_up` would."""
+
+    @abstractmethod
+    def top(self, rule: LazyMatrix, count: int, largest: bool) -> tuple[Tensor, Tensor]:
+        """Return what `reductions.top` would."""
+
+    @abstractmethod
+    def summarize(self, rule: LazyMatrix, top: int, pool: tuple[int, int] | None) -> Any:
+        """Return what `summary.summarize` would, of this process's queries and keys."""
+
+    @abstractmethod
+    def gathered(self, found: Any, *, is_part: bool) -> Any:
+        """Return, in the first process, a `Summary` of the whole; None in the others.
+
+        Args:
+            found: What `summarize` gave here.
+            is_part: Whether that is about this process's queries and keys alone.
+        """
+
+    @abstractmethod
+    def in_form(self, form: Any) -> "Sharded | None":
+        """Return the same cells read as scores or logarithms."""
+
+    @abstractmethod
+    def row_normalizer(self) -> Shaped[Tensor, "matrices rows"]:
+        """Return the log-normaliser of every row."""
+
+    @abstractmethod
+    def is_same(self, other: "Sharded") -> bool:
+        """Return whether another rule is of the same cells, in whatever form they are read."""
+
+    @abstractmethod
+    def described(self) -> list[str]:
+        """Return words about it that need no other process."""
+
+
+def sharded_in(value: Any) -> Sharded | None:
+    """Return a rule in several processes that `value` stands on, if there is one."""
+    if isinstance(value, Sharded):
+        return value
+    parts: Sequence[Any] = ()
+    if isinstance(value, LazyMatrix):
+        parts = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, tuple | list):
+        parts = value
+    return next((found for part in parts if (found := sharded_in(part)) is not None), None)
 
 
 def _tensors_in(value: Any) -> Iterator[Tensor]:
@@ -196,6 +269,11 @@ class Selection(OnBase):
         low, size = self.columns.start, len(self.columns)
         start, stop = (min(max(end - low, 0), size) for end in (start, stop))
         return start, max(start, stop)
+
+    def home(self) -> Sharded | None:
+        """That of the base, where only matrices are selected."""
+        whole = tuple(map(range, self.base.sizes[1:]))
+        return self.base.home() if (self.rows, self.columns) == whole else None
 
 
 def select(base: LazyMatrix, matrices: Index, rows: Index, columns: Index) -> LazyMatrix:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from heedmap.lazy import LazyMatrix, OnBase
+from heedmap.lazy import LazyMatrix, OnBase, Sharded, sharded_in
 from heedmap.places import CELLS, Index, as_numbers, compose, pick, split
 
 _NAMES = """
@@ -104,6 +104,16 @@ class Pointwise(LazyMatrix):
             return first.column_range(rows)
         return 0, self.sizes[2]
 
+    def home(self) -> Sharded | None:
+        """That of all operands, but for those that are one row or column for all, or no map."""
+        homes = [rule.home() for rule in self.rules]
+        first = next((home for home in homes if home is not None), None)
+        for rule, home in zip(self.rules, homes, strict=True):
+            alike = home is not None and first is not None and home.is_same(first)
+            if not alike and sharded_in(rule) is not None:
+                return None
+        return first if first is not None and first.sizes[1:] == self.sizes[1:] else None
+
     def _apply(self, part: Callable[[LazyMatrix], Tensor]) -> Tensor:
         given = [part(x) if isinstance(x, LazyMatrix) else x for x in self.operands]
         return POINTWISE[self.name](*given, **dict(self.options))
@@ -160,6 +170,10 @@ class AcrossMatrices(OnBase):
     def column_range(self, rows: Index) -> tuple[int, int]:
         """Where every member is 0, so is their sum, mean or extreme."""
         return (0, self.sizes[2]) if self.how.startswith("arg") else self.base.column_range(rows)
+
+    def home(self) -> Sharded | None:
+        """That of the base."""
+        return self.base.home()
 
     def _reduce(self, part: Callable[[Tensor], Tensor], members: tuple[Tensor, ...]) -> Tensor:
         if self.how in ("sum", "mean"):

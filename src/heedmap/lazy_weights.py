@@ -15,7 +15,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from heedmap.errors import UnsupportedError
 from heedmap.kernels import differentiable, tiles
-from heedmap.lazy import LazyMatrix, Selection, Transpose
+from heedmap.lazy import LazyMatrix, Selection, Sharded, Transpose
 from heedmap.lazy_algebra import Join
 from heedmap.places import Index, as_numbers, pick
 from heedmap.problem import Problem
@@ -345,6 +345,8 @@ def _anchor(normalizer: Tensor) -> Tensor:
 
 def in_form(rule: LazyMatrix, form: Form) -> LazyMatrix | None:
     """Return the same cells read as scores or logarithms; None where they are not plain weights."""
+    if isinstance(rule, Sharded):
+        return rule.in_form(form)
     if isinstance(rule, LazyWeights):
         return replace(rule, form=form) if rule.form == "weights" else None
     if isinstance(rule, Selection | Transpose):
@@ -359,8 +361,12 @@ def in_form(rule: LazyMatrix, form: Form) -> LazyMatrix | None:
 
 def row_normalizer(rule: LazyMatrix) -> Float[Tensor, "matrices rows"] | None:
     """Return the log-normaliser of each row; None where rows are not those of a problem."""
+    if isinstance(rule, Sharded):
+        return rule.row_normalizer()
     if isinstance(rule, LazyWeights):
         return rule.normalizer.whole().flatten(0, 1)
+    if isinstance(rule, Selection) and isinstance(rule.base, Sharded):
+        return pick(pick(rule.base.row_normalizer(), rule.matrices, 0), rule.rows, 1)
     if isinstance(rule, Selection) and isinstance(rule.base, LazyWeights):
         return rule.base.normalizer.rows(rule.matrices, rule.rows)
     return None

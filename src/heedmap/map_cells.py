@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from heedmap import budget
-from heedmap.lazy import Dense
+from heedmap.lazy import Dense, sharded_in
 from heedmap.lazy_algebra import Chosen
 from heedmap.lazy_weights import leaves
 from heedmap.places import blocks
@@ -56,13 +56,16 @@ def _all_cells(held: "AttentionMap") -> Tensor:
 
 
 def describe(held: "AttentionMap") -> str:
-    """Return what `repr` shows of a large map; computes its corners only."""
+    """Return what `repr` shows of a large map; computes its corners, where all of it is here."""
+    shared = sharded_in(held._rule)
     parts = leaves(held._rule)
     masks = sorted({str(leaf.problem.mask) for leaf in parts if leaf.problem.mask is not None})
     dense = budget.in_words(math.prod(held.shape) * held.element_size())
     words = [f"shape={list(held.shape)}", f"dtype={str(held.dtype).removeprefix('torch.')}"]
     words += [f"mask={', '.join(masks)}"] if masks else []
     words += [f"backend={held.backend}", f"dense would take {dense}"]
+    if shared is not None:
+        return f"AttentionMap({', '.join([*words, *shared.described()])})"
     rows, columns = (
         torch.tensor(sorted({*range(min(3, size)), *range(max(size - 3, 0), size)}))
         for size in held._rule.sizes[1:]

@@ -121,6 +121,9 @@ def extremes(
     columns = rule.sizes[2]
     if not columns:
         raise IndexError("an extreme must be taken over at least one cell; got none.")
+    if (home := rule.home()) is not None:
+        value, found = home.top(rule, 1, largest)
+        return value[..., 0], found[..., 0]
     values, places = [], []
     with torch.no_grad():
         for matrices, lines in _row_strips(rule):
@@ -161,6 +164,8 @@ def top(
     if not count:
         empty = torch.zeros(shape, dtype=rule.dtype, device=rule.device)
         return empty, empty.long()
+    if (home := rule.home()) is not None:
+        return home.top(rule, count, largest)
     found, values = [], []
     with torch.no_grad():
         for some, lines in _row_strips(rule):

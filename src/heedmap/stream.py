@@ -55,6 +55,8 @@ def add_up(
     more and keeps as little.
     """
     dtype = rule.dtype if dtype is None else dtype
+    if (home := rule.home()) is not None:
+        return home.add_up(rule, shapes, visit, further, dtype)
     differentiable = torch.is_grad_enabled() and dtype.is_floating_point
     if differentiable and (rule.requires_grad() or any(t.requires_grad for t in further)):
         own = rule.tensors()

@@ -146,12 +146,13 @@ def _begin(
     target, source = (rank + step) % size, (rank - step) % size
     room = None
     if plan.needs(rank, source):
-        room = [_room(tensor, dim, plan.keys.lengths[source]) for tensor in given]
+        room = [room_like(tensor, dim, plan.keys.lengths[source]) for tensor in given]
     sent = [(target, tensor) for tensor in given] if plan.needs(target, rank) else []
     return members.exchange(sent, [(source, tensor) for tensor in room or []]), room
 
 
-def _room(like: Tensor, dim: int, length: int) -> Tensor:
+def room_like(like: Tensor, dim: int, length: int) -> Tensor:
+    """Return memory for what another rank has in the place of this, of another length."""
     shape = list(like.shape)
     shape[dim] = length
     return like.new_empty(shape)

@@ -86,9 +86,9 @@ class Shards:
             key: The keys of that rank.
             source: That rank.
         """
-        return self.block_of(
-            self.query[:, :, pair.own], key[:, :, pair.theirs], self._bias(pair), pair, source
-        )
+        bias = self.scoring.bias
+        bias = None if bias is None else self.bias_block(bias, pair)
+        return self.block_of(self.query[:, :, pair.own], key[:, :, pair.theirs], bias, pair, source)
 
     def block_of(
         self, query: Tensor, key: Tensor, bias: Tensor | None, pair: Pair, source: int
@@ -102,9 +102,9 @@ class Shards:
             self.clean[self.members.rank] and self.clean[source],
         )
 
-    def _bias(self, pair: Pair) -> Tensor | None:
-        bias = self.scoring.bias
-        return None if bias is None else cut_table(bias, as_range(pair.own), pair.keys)
+    def bias_block(self, bias: Tensor, pair: Pair) -> Tensor:
+        """Return the block of the bias, or of something of its form, as a view."""
+        return cut_table(bias, range(pair.own.start, pair.own.stop), pair.keys)
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return what a weight may depend on smoothly: query, key, and bias and sinks if any."""
@@ -133,11 +133,6 @@ class Shards:
 
     def _versions(self) -> tuple[int, ...]:
         return tuple(-1 if t.is_inference() else t._version for t in self.tensors())
-
-
-def as_range(place: slice) -> range:
-    """Return a slice of step 1 as a range."""
-    return range(place.start, place.stop)
 
 
 def widened(tensor: Tensor) -> Tensor:
