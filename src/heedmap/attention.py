@@ -162,7 +162,8 @@ def _chosen(backend: str, problem: Problem, value: Tensor) -> str:
     if not differentiable.serves(backend, problem, value):
         raise ArgumentError(
             f"backend must be 'auto' or 'tiles' for this problem; got {backend!r}. Neither "
-            "PyTorch's kernel nor ours knows a soft-cap, a gradient of a bias, or a device but the "
-            "CPU; ours knows no float64 either, and must have been compiled."
+            "PyTorch's kernels nor ours know a soft-cap or a gradient of a bias; those for a GPU "
+            "know no bias at all and no float64; ours knows no GPU and no float64, and must have "
+            "been compiled."
         )
     return backend

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import torch
 
 from heedmap.kernels.native import library
+from heedmap.kernels.triton import library as triton
 
 EXTRAS = {
     "media": ("numpy", "soundfile", "soxr", "av", "kaldi_native_fbank"),
@@ -23,8 +24,8 @@ def examine() -> dict[str, str]:
     """Return what there is, by what it is called.
 
     Example:
-        >>> list(examine())[:6]
-        ['heedmap', 'python', 'torch', 'cpu', 'threads', 'kernel']
+        >>> list(examine())[:8]
+        ['heedmap', 'python', 'torch', 'cpu', 'threads', 'kernel', 'gpu', 'triton']
     """
     found = {
         "heedmap": version("heedmap"),
@@ -33,6 +34,8 @@ def examine() -> dict[str, str]:
         "cpu": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
         "threads": str(torch.get_num_threads()),
         "kernel": _kernel(),
+        "gpu": _gpu(),
+        "triton": _triton(),
     }
     return found | {name: _extra(name) for name in EXTRAS}
 
@@ -46,6 +49,24 @@ def _kernel() -> str:
     if not library.runnable():
         return "PyTorch's: there is no kernel of our own for this CPU"
     return "PyTorch's: none was compiled at installation, for want of a C++ compiler with OpenMP"
+
+
+def _gpu() -> str:
+    if not torch.cuda.is_available():
+        return "none that torch can use: everything is computed on the CPU"
+    others = torch.cuda.device_count() - 1
+    return torch.cuda.get_device_name(0) + (f", and {others} more" if others else "")
+
+
+def _triton() -> str:
+    version_there = triton.version_there()
+    if version_there is None:
+        return "not installed; only statistics on a GPU use it, which take longer without"
+    if triton.is_interpreted():
+        return f"{version_there}, interpreted, as TRITON_INTERPRET says: slow"
+    if not torch.cuda.is_available():
+        return f"{version_there}, without a GPU to run on"
+    return f"{version_there}, products in {triton.products()}"
 
 
 def _extra(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from heedmap.errors import ArgumentError, ShapeError
-from heedmap.kernels import differentiable, native
+from heedmap.kernels import differentiable, native, triton
+from heedmap.kernels.statistics import Found, Wanted
 from heedmap.kernels.tiles import LOG2_E, Log2Weights
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights, Reading, is_far
@@ -130,10 +131,15 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> An
 
     Cost: one pass; memory of the answers and of a few blocks.
     """
+    if (home := rule.home()) is not None:
+        return home.summarize(rule, top, pool)
     with torch.no_grad(), exactly():
         reading = _reading(rule)
-        if reading is not None and native.serves(reading.problem, None):
-            return _at_once(reading, top, pool)
+        gather = None if reading is None else _in_one_pass(reading.problem, top)
+        if reading is not None and gather is not None:
+            sides = _sides(reading.problem, pool)
+            found = gather(reading.problem, reading.normalizer, _wanted(sides, top))
+            return _answers(found, sides)
         answers = _Pass(rule.sizes, rule.dtype, rule.device, top, pool)
         for tile, logarithms, block in _tiles(rule):
             answers.add(tile, logarithms, block)
@@ -177,7 +183,8 @@ def attends_by_strips(
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
         return False
     return (
-        problem.mask is None
+        problem.query.is_cpu
+        and problem.mask is None
         and problem.scoring.is_plain
         and problem.scoring.sinks is None
         and problem.extent.keys <= MOST_KEYS
@@ -242,11 +249,11 @@ def _reading(rule: LazyMatrix) -> Reading | None:
     return reading if reading.lacking is None else None
 
 
-def _at_once(reading: Reading, top: int, pool: tuple[int, int] | None) -> Answers:
-    """Return all answers by our own kernel."""
-    sides = _sides(reading.problem, pool)
-    found = native.statistics(reading.problem, reading.normalizer, _wanted(sides, top))
-    return _answers(found, sides)
+def _in_one_pass(problem: Problem, top: int) -> Callable[..., Found] | None:
+    """Return what gathers the statistics of a problem in one pass, None where nothing does."""
+    if native.serves(problem, None):
+        return native.statistics
+    return triton.statistics if triton.serves(problem, top) else None
 
 
 def _sides(problem: Problem, pool: tuple[int, int] | None) -> tuple[Bins, Bins] | None:
@@ -256,15 +263,15 @@ def _sides(problem: Problem, pool: tuple[int, int] | None) -> tuple[Bins, Bins] 
     return Bins(queries, min(queries, pool[0])), Bins(keys, min(keys, pool[1]))
 
 
-def _wanted(sides: tuple[Bins, Bins] | None, top: int) -> native.Wanted:
+def _wanted(sides: tuple[Bins, Bins] | None, top: int) -> Wanted:
     bins = None
     if sides is not None:
         rows, columns = (side.of(range(side.size), torch.device("cpu")) for side in sides)
         bins = rows, columns
-    return native.Wanted(received=True, entropy=True, top=top, bins=bins, sums=bins is not None)
+    return Wanted(received=True, entropy=True, top=top, bins=bins, sums=bins is not None)
 
 
-def _answers(found: native.Found, sides: tuple[Bins, Bins] | None) -> Answers:
+def _answers(found: Found, sides: tuple[Bins, Bins] | None) -> Answers:
     assert found.received is not None
     assert found.entropy is not None
     pooled = found.sums

@@ -1,6 +1,7 @@
 """Output and log-normaliser as differentiable steps, whichever kernel computes them."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from heedmap import budget
 from heedmap.kernels import fused, native, reference, tiles
 from heedmap.kernels.gradients import Gradients
+from heedmap.kernels.statistics import Found, Wanted
 from heedmap.precision import exactly, refuse_mapped
 from heedmap.problem import Problem
 
@@ -42,9 +44,7 @@ def run(problem: Problem, value: Tensor, backend: str) -> tuple[Tensor, Tensor]:
     return KERNELS[backend].forward(problem, value)
 
 
-def run_asking(
-    problem: Problem, value: Tensor, wanted: native.Wanted
-) -> tuple[Tensor, Tensor, native.Found]:
+def run_asking(problem: Problem, value: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor, Found]:
     """Return the same by our own kernel, and statistics of the weights, plain numbers.
 
     The problem must be one that `native.attends`.
@@ -100,8 +100,8 @@ def _listed(problem: Problem, grads: Gradients) -> list[Tensor | None]:
 class _Output(torch.autograd.Function):
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        problem: Problem, backend: str, wanted: native.Wanted | None, *inputs: Tensor
-    ) -> tuple[Tensor, Tensor, native.Found | None]:
+        problem: Problem, backend: str, wanted: Wanted | None, *inputs: Tensor
+    ) -> tuple[Tensor, Tensor, Found | None]:
         # Within torch.func, these are the numbers and those of the problem only stand for them.
         *tensors, value = inputs
         problem = _rebuilt(problem, tensors)
@@ -129,7 +129,7 @@ class _Output(torch.autograd.Function):
             wanted = ctx.needs_input_grad[3:]
             return None, None, None, *_again(plain, [*tensors, value], wanted, d_output)
         with exactly():
-            grads = KERNELS[ctx.backend].backward(
+            grads = _backward_of(ctx.backend, problem)(
                 problem, value, output, normalizer, d_output, None
             )
         return None, None, None, *_listed(problem, grads), grads.value
@@ -140,8 +140,8 @@ class _PlainOutput(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, problem: Problem, backend: str, wanted: native.Wanted | None, *inputs: Tensor
-    ) -> tuple[Tensor, Tensor, native.Found | None]:
+        ctx: Any, problem: Problem, backend: str, wanted: Wanted | None, *inputs: Tensor
+    ) -> tuple[Tensor, Tensor, Found | None]:
         if wanted is None:
             found = *KERNELS[backend].forward(problem, inputs[-1]), None
         else:
@@ -187,10 +187,17 @@ class _LogNormalizer(torch.autograd.Function):
         value = problem.key.new_zeros((*problem.key.shape[:3], 1))
         output = problem.query.new_zeros((*problem.query.shape[:3], 1))
         with exactly():
-            grads = KERNELS[ctx.backend].backward(
+            grads = _backward_of(ctx.backend, problem)(
                 problem, value, output, normalizer, None, d_normalizer
             )
         return None, None, None, *_listed(problem, grads)
+
+
+def _backward_of(backend: str, problem: Problem) -> Callable[..., Gradients]:
+    """Return the backward pass of a kernel, or that of `tiles` where it has none for a device."""
+    if backend == "fused" and not problem.query.is_cpu:
+        return tiles.backward
+    return KERNELS[backend].backward
 
 
 def _require_room(problem: Problem) -> None:
