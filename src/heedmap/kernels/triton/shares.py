@@ -49,7 +49,7 @@ def share_out(
         work = lengths.clamp(min=1).double()
     ends = torch.arange(block, rows + block, block, device=device).clamp(max=rows)
     done = work.cumsum(0)[ends - 1]
-    shares = torch.arange(1, groups, device=device) / groups * done[-1]
-    cuts = ends[torch.searchsorted(done, shares.double())]
+    shares = torch.arange(1, groups, dtype=torch.float64, device=device) / groups * done[-1]
+    cuts = ends[torch.searchsorted(done, shares)]
     edges = (torch.zeros_like(ends[:1]), cuts, ends[-1:])
     return torch.cat(edges).to(torch.int32)
