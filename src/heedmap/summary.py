@@ -135,7 +135,7 @@ def summarize(rule: LazyMatrix, *, top: int, pool: tuple[int, int] | None) -> An
         return home.summarize(rule, top, pool)
     with torch.no_grad(), exactly():
         reading = _reading(rule)
-        gather = None if reading is None else _in_one_pass(reading.problem, top)
+        gather = None if reading is None else in_one_pass(reading.problem, top)
         if reading is not None and gather is not None:
             sides = _sides(reading.problem, pool)
             found = gather(reading.problem, reading.normalizer, _wanted(sides, top))
@@ -249,7 +249,7 @@ def _reading(rule: LazyMatrix) -> Reading | None:
     return reading if reading.lacking is None else None
 
 
-def _in_one_pass(problem: Problem, top: int) -> Callable[..., Found] | None:
+def in_one_pass(problem: Problem, top: int) -> Callable[..., Found] | None:
     """Return what gathers the statistics of a problem in one pass, None where nothing does."""
     if native.serves(problem, None):
         return native.statistics

@@ -129,7 +129,7 @@ class _Output(torch.autograd.Function):
             wanted = ctx.needs_input_grad[3:]
             return None, None, None, *_again(plain, [*tensors, value], wanted, d_output)
         with exactly():
-            grads = _backward_of(ctx.backend, problem)(
+            grads = backward_of(ctx.backend, problem)(
                 problem, value, output, normalizer, d_output, None
             )
         return None, None, None, *_listed(problem, grads), grads.value
@@ -187,13 +187,13 @@ class _LogNormalizer(torch.autograd.Function):
         value = problem.key.new_zeros((*problem.key.shape[:3], 1))
         output = problem.query.new_zeros((*problem.query.shape[:3], 1))
         with exactly():
-            grads = _backward_of(ctx.backend, problem)(
+            grads = backward_of(ctx.backend, problem)(
                 problem, value, output, normalizer, None, d_normalizer
             )
         return None, None, None, *_listed(problem, grads)
 
 
-def _backward_of(backend: str, problem: Problem) -> Callable[..., Gradients]:
+def backward_of(backend: str, problem: Problem) -> Callable[..., Gradients]:
     """Return the backward pass of a kernel, or that of `tiles` where it has none for a device."""
     if backend == "fused" and not problem.query.is_cpu:
         return tiles.backward

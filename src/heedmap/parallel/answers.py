@@ -1,5 +1,6 @@
 """The strongest keys of each row, and many answers in one journey of the keys."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from heedmap.kernels import native
+from heedmap.kernels.statistics import Found, Wanted
 from heedmap.lazy import LazyMatrix
 from heedmap.parallel.fetching import whole_rows
 from heedmap.parallel.passes import filled, slotted, words_of
@@ -19,7 +20,7 @@ from heedmap.precision import exactly
 from heedmap.problem import Problem
 from heedmap.reductions import Bins, top_of_tile
 from heedmap.stream import Share, spread
-from heedmap.summary import Answers, Summary
+from heedmap.summary import Answers, Summary, in_one_pass
 
 if TYPE_CHECKING:
     from heedmap.parallel.weights import ShardedWeights
@@ -178,8 +179,11 @@ class Questions:
         received = self.received.new_zeros((self.received.shape[0], length))
         for pair in self.plan.pairs(shards.members.rank, source):
             problem = shards.block(pair, key, source)
-            ask = self._at_once if self._is_plain(problem) else self._by_tiles
-            ask(pair, problem, received[:, pair.theirs])
+            gather = self._in_one_pass(problem)
+            if gather is None:
+                self._by_tiles(pair, problem, received[:, pair.theirs])
+            else:
+                self._at_once(gather, pair, problem, received[:, pair.theirs])
         return received
 
     def strongest(self) -> tuple[Tensor, Tensor]:
@@ -203,13 +207,16 @@ class Questions:
             pooled=pooled,
         )
 
-    def _is_plain(self, problem: Problem) -> bool:
-        """Return whether our own kernel can be asked."""
+    def _in_one_pass(self, problem: Problem) -> Callable[..., Found] | None:
+        """Return what gathers the statistics of a block's weights, None where nothing does."""
         is_weights = self.rule is self.home and self.home.form == "weights"
-        is_here = is_weights and self.largest and self.known.anchor is None
-        return is_here and native.serves(problem, None)
+        if not is_weights or not self.largest or self.known.anchor is not None:
+            return None
+        return in_one_pass(problem, self.count)
 
-    def _at_once(self, pair: Pair, problem: Problem, received: Tensor) -> None:
+    def _at_once(
+        self, gather: Callable[..., Found], pair: Pair, problem: Problem, received: Tensor
+    ) -> None:
         bins = place = None
         if self.bins is not None:
             cpu = torch.device("cpu")
@@ -218,14 +225,14 @@ class Questions:
             for numbers in (side.of(span, cpu) for side, span in sides):
                 place.append(slice(int(numbers[0]), int(numbers[-1]) + 1))
                 bins.append(numbers - numbers[0])
-        wanted = native.Wanted(
+        wanted = Wanted(
             received=self.all_of_them,
             entropy=self.all_of_them,
             top=min(self.count, len(pair.keys)),
             bins=None if bins is None else (bins[0], bins[1]),
             sums=bins is not None,
         )
-        found = native.statistics(problem, self.known.own[:, pair.own], wanted)
+        found = gather(problem, self.known.own[:, pair.own], wanted)
         if found.received is not None and found.entropy is not None:
             received += found.received
             self.entropy[:, pair.own] += found.entropy

@@ -92,7 +92,7 @@ def attention(
     told: dict[str, Any] = {}
     try:
         if value is None:
-            raise DTypeError("value must be a torch.Tensor; got None.")
+            raise DTypeError("value must be a tensor, on every rank; got None.")
         local = _checked(query, key, value, scale, soft_cap, bias, sinks)
         told = _told(query, value, local, mask, layout)
         _require_layout(layout, members, told["positions"])

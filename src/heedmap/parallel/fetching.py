@@ -122,8 +122,9 @@ class Fetched:
         key = self._each(shards.key.flatten(0, 1), shared, across)
         bias = shards.scoring.bias
         if bias is not None:
-            mine = stack[lines.mine], lines.local, columns[lines.mine]
-            own = look_up(bias, Places.of_cells(mine[0], heads, *mine[1:]))
+            mine = (stack[lines.mine], lines.local, columns[lines.mine])
+            which, *where = (index.to(bias.device) for index in mine)
+            own = look_up(bias, Places.of_cells(which, heads, *where))
             bias = self._joined(own[:, None, None, None], lines, 0)
         mask = shards.mask
         if mask is not None:
@@ -145,7 +146,8 @@ class Fetched:
         if bias is None:
             return None
         heads = self.shards.query.shape[1]
-        own = look_up(bias, Places.of_block(stack, heads, lines.local, columns))
+        which, *where = (index.to(bias.device) for index in (stack, lines.local, columns))
+        own = look_up(bias, Places.of_block(which, heads, *where))
         shape = (len(stack), len(lines.local), own.shape[-1])
         return self._joined(own.expand(shape), lines, 1)[None]
 

@@ -128,8 +128,8 @@ def _backward(
                 else problem.key.new_zeros((*problem.key.shape[:3], 1))
             )
             lines = (slice(None), slice(None), pair.own)
-            kernel = differentiable.KERNELS[differentiable.choose(problem, part)]
-            found: Gradients = kernel.backward(
+            backward = differentiable.backward_of(differentiable.choose(problem, part), problem)
+            found = backward(
                 problem,
                 part,
                 output[lines],
@@ -171,8 +171,7 @@ class _Output(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, d_output: Tensor, _: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        *tensors, value, output, normalizer = ctx.saved_tensors
-        shards = prepared(ctx.shards, tensors, "the gradient of an output")
+        shards, (value, output, normalizer) = prepared(ctx, ctx.shards, "the gradient of an output")
         with exactly():
             found = _backward(shards, value, output, normalizer, d_output, None)
         return None, *listed(shards, found), found.value
@@ -189,29 +188,41 @@ class _LogNormalizer(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, d_normalizer: Tensor
     ) -> tuple[Tensor | None, ...]:
-        *tensors, normalizer = ctx.saved_tensors
-        shards = prepared(ctx.shards, tensors, "the gradient of a log-normaliser")
+        wish = "the gradient of a log-normaliser"
+        shards, (normalizer,) = prepared(ctx, ctx.shards, wish)
         with exactly():
             found = _backward(shards, None, None, normalizer, None, d_normalizer)
         return None, None, *listed(shards, found)
 
 
-def prepared(shards: Shards, tensors: list[Tensor], wish: str) -> Shards:
-    """Return the problem on the tensors that were saved, once all ranks are known to go back.
+def prepared(ctx: Any, shards: Shards, wish: str) -> tuple[Shards, list[Tensor]]:
+    """Return the problem on the tensors that were saved, and the rest that were.
+
+    All ranks are known to go back, then.
 
     Raises:
-        UnsupportedError: for a gradient that is to have a gradient.
+        UnsupportedError: for a gradient that is to have a gradient, and for tensors that were
+            written into.
         RankError: if another rank does something else.
     """
-    error = None
+    error, saved = None, []
     if torch.is_grad_enabled():
         error = UnsupportedError(
             "create_graph must be False over several ranks; got True. Gradients of gradients are "
             "to be had in one process."
         )
+    else:
+        try:
+            saved = list(ctx.saved_tensors)
+        except RuntimeError as told:
+            error = UnsupportedError(
+                "what attention was given on a rank must not be written into before its gradient "
+                f"is asked for; PyTorch says: {str(told).splitlines()[0]}"
+            )
     shards.members.agree(wish, error=error)
-    remaining = iter(tensors)
-    return shards.map_tensors(lambda _: next(remaining))
+    own = len(shards.tensors())
+    remaining = iter(saved[:own])
+    return shards.map_tensors(lambda _: next(remaining)), saved[own:]
 
 
 def listed(shards: Shards, found: Gradients) -> list[Tensor | None]:

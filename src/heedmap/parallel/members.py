@@ -70,12 +70,13 @@ class Members:
                 )
             mesh = mesh.get_group()
         group = dist.group.WORLD if mesh is None else mesh
-        if not isinstance(group, dist.ProcessGroup):
+        outside = group is dist.GroupMember.NON_GROUP_MEMBER
+        if not outside and not isinstance(group, dist.ProcessGroup):
             raise ArgumentError(
                 f"mesh must be a DeviceMesh or a ProcessGroup; got {type(mesh).__name__}."
             )
-        rank = dist.get_rank(group)
-        if rank < 0:
+        rank = -1 if outside else dist.get_rank(group)
+        if rank < 0 or not isinstance(group, dist.ProcessGroup):
             raise UnsupportedError(
                 "this process must be one of the mesh; it is not. Call only where it is."
             )

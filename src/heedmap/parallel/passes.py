@@ -207,16 +207,11 @@ class _AddUp(torch.autograd.Function):
         ctx: Any, *upward: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         own, others = ctx.counts
-        tensors = [tensor.detach() for tensor in ctx.saved_tensors]
-        shards = prepared(ctx.job.home.shards, tensors[: own - 1], "the gradient of an answer")
-        normalizer = tensors[own - 1].flatten(0, 1)
+        shards, rest = prepared(ctx, ctx.job.home.shards, "the gradient of an answer")
+        normalizer, *shared = (tensor.detach() for tensor in rest)
         with exactly():
-            back = _Back(ctx.job, shards, Known(normalizer, *ctx.exact), upward)
-            back.take(
-                tensors[own : own + others],
-                tensors[own + others :],
-                ctx.needs_input_grad[4 + own :],
-            )
+            back = _Back(ctx.job, shards, Known(normalizer.flatten(0, 1), *ctx.exact), upward)
+            back.take(shared[:others], shared[others:], ctx.needs_input_grad[4 + own :])
             return None, None, None, None, *back.run()
 
 
