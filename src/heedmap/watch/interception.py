@@ -162,6 +162,9 @@ def is_watched() -> bool:
 def tell(call: Call) -> GetWeights | None:
     """Tell every listener whose model made this call; return how to get its weights, if any."""
     weights = None
+    if _is_part(call.query):
+        tell_missed(call.door, PART)
+        return None
     if call.crosses is None:
         call.crosses = here.crosses
     for listener, name, module in _concerned():
@@ -169,6 +172,18 @@ def tell(call: Call) -> GetWeights | None:
         if not here.modules:
             listener.passed()
     return weights
+
+
+PART = (
+    "its query is one rank's part of a sequence (a DTensor), and a map of parts is none of the "
+    "whole; see heedmap.parallel"
+)
+
+
+def _is_part(tensor: Tensor) -> bool:
+    # Who has one has imported what it is of.
+    distributed = sys.modules.get("torch.distributed.tensor")
+    return distributed is not None and isinstance(tensor, distributed.DTensor)
 
 
 def attempt(door: str, make: Callable[[], Call]) -> Call | None:

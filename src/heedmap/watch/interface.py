@@ -153,6 +153,10 @@ def _run(
     """Call an attention function, and read what cannot be seen behind it from its arguments."""
     readers = {"flash_attention_forward": _read_flash, "flex_attention_forward": _read_flex}
     read = readers.get(function.__name__)
+    if function.__module__ == "heedmap.parallel.sharing":
+        tell_missed("attention", "ranks share the sequence: its maps are those of share()")
+        with inside_call():
+            return function(*args, **kwargs)
     if read is None:
         result = function(*args, **kwargs)
         if not asked.found:
