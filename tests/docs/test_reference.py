@@ -9,7 +9,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = ["heedmap", "heedmap.analysis", "heedmap.look", "heedmap.masks", "heedmap.media"]
-PUBLIC += ["heedmap.plot", "heedmap.recording", "heedmap.speech"]
+PUBLIC += ["heedmap.parallel", "heedmap.plot", "heedmap.recording", "heedmap.speech"]
 # What others of the package need, or what is documented under another name.
 NOT_FOR_USERS = {
     "heedmap.masks": {"Both", "Either", "Extent", "parts_of"},
