@@ -38,6 +38,7 @@ WHERE = {
     "summary": "Asking a map",
     "budget": "Asking a map",
     "nn": "Making or calling `SelfAttention`",
+    "parallel": "Sharing a sequence: what is in `heedmap.parallel`",
     "axes": "Naming positions: `Axis`, and what is written behind `--query`",
     "analysis": "Calling what is in `heedmap.analysis`",
     "watch": "Watching a model",
