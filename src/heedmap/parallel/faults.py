@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -51,6 +51,8 @@ class Signs:
         self.store.set_timeout(timedelta(seconds=PATIENCE * beat_seconds))
         self.store.set(f"who {rank}", f"process {os.getpid()} on {socket.gethostname()}")
         self.store.set(f"beat {rank}", "0")
+        if not rank:
+            self.store.set("fault", "")
 
     def meet(self) -> None:
         """Learn who the others are, each of which has given its first sign by now."""
@@ -68,42 +70,51 @@ class Signs:
             self.answered = began
             self.last = {rank: (beat, began) for rank, (beat, _) in self.last.items()}
         self.count += 1
-        fault, beats = "", []
+        names = ["fault", *(f"beat {rank}" for rank in self.last)]
         try:
             self.store.set(f"beat {self.rank}", str(self.count))
-            beats = self.store.multi_get([f"beat {rank}" for rank in self.last])
-            if self.store.check(["fault"]):
-                fault = self.store.get("fault").decode()
-            self.answered = time.monotonic()
+            fault, *beats = (said.decode() for said in self.store.multi_get(names))
         except RuntimeError:
-            # The store does not answer. That it goes on like this is what tells a fault.
-            pass
-        self.looked = now = time.monotonic()
-        for rank, beat in zip(tuple(self.last), beats, strict=False):
-            if self.last[rank][0] != beat.decode():
-                self.last[rank] = beat.decode(), now
+            # That the store does not answer is a fault once it has gone on for long.
+            self.looked = time.monotonic()
+            return ""
+        self.looked = self.answered = now = time.monotonic()
+        for rank, beat in zip(tuple(self.last), beats, strict=True):
+            if self.last[rank][0] != beat:
+                self.last[rank] = beat, now
         return fault
 
-    def missed(self, silent_seconds: float, since: float, *, ended: bool) -> str:
-        """Return what is wrong with a rank, or ''.
+    def missed_store(self, silent_seconds: float, since: float = 0.0) -> str:
+        """Return that the store is gone, or ''; see `missed_rank`."""
+        now = time.monotonic()
+        if now - max(self.answered, since) <= silent_seconds:
+            return ""
+        return f"no answer of {self._holder()} for {now - self.answered:.0f} s"
+
+    def missed_rank(self, silent_seconds: float, since: float = 0.0) -> str:
+        """Return which rank is gone, or ''.
 
         Args:
             silent_seconds: For how long nothing may come of it.
             since: From when on its silence counts.
-            ended: Whether one that has ended in order is missed, too.
         """
         now = time.monotonic()
-        if now - max(self.answered, since) > silent_seconds:
-            return f"no answer of {self._holder()} for {now - self.answered:.0f} s"
         for rank, (beat, at) in self.last.items():
-            if beat != ENDED and now - max(at, since) > silent_seconds:
+            # While the store does not answer, nobody is to blame but its holder.
+            if beat != ENDED and self.answered - max(at, since) > silent_seconds:
                 return f"no sign of life of {self._called(rank)} for {now - at:.0f} s"
-            if beat == ENDED and ended and now - at > PATIENCE * self.beat_seconds:
-                return f"an early end of {self._called(rank)}"
         return ""
+
+    def ended_rank(self) -> str:
+        """Return which rank has ended in order, or ''."""
+        ended = (rank for rank, (beat, _) in self.last.items() if beat == ENDED)
+        return next((f"an early end of {self._called(rank)}" for rank in ended), "")
 
     def tell(self, fault: str) -> str:
         """Let the others know of a fault; return the one that was told first."""
+        if self.answered < self.looked:
+            # Who holds the store is gone, or stopped and would be waited for.
+            return fault
         try:
             return self.store.compare_set("fault", "", fault).decode()
         except RuntimeError:
@@ -141,7 +152,7 @@ class Pulse:
         self.fault = ""
         self._blocks = 0
         self._over = threading.Event()
-        self._lock = threading.Lock()
+        self._lock, self._counting = threading.Lock(), threading.Lock()
         atexit.register(self.end)
         threading.Thread(target=self._run, name="heedmap pulse", daemon=True).start()
 
@@ -158,7 +169,8 @@ class Pulse:
         """Return a block in which this rank waits for others; see `together`."""
         if self.fault:
             raise RankError(_message(self.fault))
-        self._blocks += 1
+        with self._counting:
+            self._blocks += 1
         try:
             yield
         except RuntimeError as error:
@@ -169,27 +181,44 @@ class Pulse:
                 raise
             raise RankError(_message(self.fault)) from error
         finally:
-            self._blocks -= 1
+            with self._counting:
+                self._blocks -= 1
 
     def _find_who_broke(self, since: float) -> None:
-        beat_seconds = self.signs.beat_seconds
+        """Look for who is gone, now that a connection is; first among those that fell silent."""
+        signs, beat_seconds = self.signs, self.signs.beat_seconds
+        sure = SURE * beat_seconds
         while not self.fault and time.monotonic() - since < SILENT * beat_seconds:
-            self._look(SURE * beat_seconds, since, ended=True)
+            late = time.monotonic() - since > sure + PATIENCE * beat_seconds
+            self._look(
+                lambda late=late: (
+                    signs.missed_rank(sure, since)
+                    or signs.missed_store(sure, since)
+                    or (signs.ended_rank() if late else "")
+                )
+            )
             time.sleep(beat_seconds / 4)
 
-    def _look(self, silent_seconds: float, since: float, *, ended: bool) -> None:
+    def _look(self, missed: Callable[[], str]) -> None:
+        """Exchange signs, and note the fault that another rank found, or else what is missed."""
         with self._lock:
             if self._over.is_set():
                 return
             fault = self.signs.exchange()
-            if not fault and (missed := self.signs.missed(silent_seconds, since, ended=ended)):
-                fault = self.signs.tell(missed)
+            if not fault and (found := missed()):
+                fault = self.signs.tell(found)
             self.fault = self.fault or fault
+
+    def _missed(self) -> str:
+        silent = SILENT * self.signs.beat_seconds
+        missed = self.signs.missed_rank(silent)
+        # Whoever waits for nobody may outlive the store at the end of a program.
+        return missed or (self.signs.missed_store(silent) if self._blocks else "")
 
     def _run(self) -> None:
         beat_seconds = self.signs.beat_seconds
         while not self._over.wait(beat_seconds):
-            self._look(SILENT * beat_seconds, 0.0, ended=False)
+            self._look(self._missed)
             if self.fault and (self._blocks or self.everywhere):
                 # Where a connection broke, too, the block is about to raise.
                 time.sleep(beat_seconds)
