@@ -15,6 +15,7 @@ import heedmap
 from heedmap import AttentionMap, Causal, Padding, Window
 from heedmap.errors import HeedmapError, UnsupportedError
 from heedmap.parallel import Layout, attention
+from heedmap.parallel.members import Members
 
 from ..conftest import _forbid_dense
 from .processes import Processes
@@ -214,8 +215,6 @@ def test_each_rank_needs_less_the_more_there_are(processes: Processes) -> None:
 def nothing_sent() -> list[int]:
     """Return what each rank is sent of keys and values by whom, for windows and documents."""
     sent: list[int] = []
-    from heedmap.parallel.members import Members
-
     own_exchange = Members.exchange
 
     def counted(self: Any, sent_now: Any = (), received: Any = ()) -> Any:
@@ -358,6 +357,23 @@ def test_without_a_process_group() -> None:
     x = torch.randn(1, 1, 6, 4)
     with pytest.raises(UnsupportedError, match="process group must be there before a sequence"):
         attention(x, x, x)
+
+
+def said_of_gpus() -> list[str]:
+    """Return what is said of tensors on a GPU that gloo, and on a CPU that nccl is to send."""
+    members, told = Members.of(None), []
+    of_group = dist.get_backend_config
+    for config, device in (("cpu:gloo,cuda:gloo", "cuda"), ("cuda:nccl", "cpu")):
+        dist.get_backend_config = lambda _, config=config: config
+        told.append(_said(lambda device=device: members.require_device(torch.device(device))))
+    dist.get_backend_config = of_group
+    return told
+
+
+def test_a_group_that_does_not_send_from_a_device(processes: Processes) -> None:
+    (said,) = processes.run(1, said_of_gpus)
+    for told, device in zip(said, ("cuda", "cpu"), strict=True):
+        assert f"mesh must have a backend that sends tensors of {device}; got c" in told
 
 
 def shown() -> str:

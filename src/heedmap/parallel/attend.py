@@ -94,6 +94,7 @@ def attention(
         if value is None:
             raise DTypeError("value must be a tensor, on every rank; got None.")
         local = _checked(query, key, value, scale, soft_cap, bias, sinks)
+        members.require_device(query.device)
         told = _told(query, value, local, mask, layout)
         _require_layout(layout, members, told["positions"])
     except HeedmapError as refused:

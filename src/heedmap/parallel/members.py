@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
@@ -81,6 +82,22 @@ class Members:
                 "this process must be one of the mesh; it is not. Call only where it is."
             )
         return cls(group, rank, dist.get_world_size(group))
+
+    def require_device(self, device: torch.device) -> None:
+        """Refuse tensors of a device between which the group sends nothing.
+
+        Raises:
+            UnsupportedError: for such a device.
+        """
+        config = dist.get_backend_config(self.group)
+        backends = dict(pair.split(":") for pair in config.split(","))
+        backend = backends.get(device.type)
+        # gloo adds up what is on a GPU, but does not send it from one rank to another.
+        if backend is None or (backend == "gloo" and device.type != "cpu"):
+            raise UnsupportedError(
+                f"mesh must have a backend that sends tensors of {device.type}; got {config}. "
+                "Start it with nccl for CUDA, gloo for the CPU."
+            )
 
     def gather(self, told: Any) -> list[Any]:
         """Return what every rank tells, in the order of ranks; anything that can be pickled."""

@@ -17,6 +17,7 @@ from heedmap.parallel.fingerprints import described
 from heedmap.parallel.kernel import prepared
 from heedmap.parallel.reading import Known, read
 from heedmap.parallel.ring import Pair, Plan, round_trip, travel
+from heedmap.parallel.shards import Shards, widened
 from heedmap.places import Block, Index, blocks
 from heedmap.precision import exactly
 from heedmap.problem import Problem
@@ -219,7 +220,7 @@ class _Back:
     """The gradients as they grow, block by block."""
 
     def __init__(
-        self, job: _Job, shards: Any, known: Known, upward: Sequence[Tensor | None]
+        self, job: _Job, shards: Shards, known: Known, upward: Sequence[Tensor | None]
     ) -> None:
         self.job, self.shards, self.known, self.upward = job, shards, known, upward
         bias = shards.scoring.bias
@@ -267,8 +268,8 @@ class _Back:
 
     def _add(self, block: Block, pair: Pair, key: Tensor, source: int, d_key: Tensor) -> None:
         shards = self.shards
-        query = shards.query[:, :, pair.own].detach().requires_grad_()
-        theirs = key[:, :, pair.theirs].detach().requires_grad_()
+        query = widened(shards.query[:, :, pair.own]).detach().requires_grad_()
+        theirs = widened(key[:, :, pair.theirs]).detach().requires_grad_()
         lines = self.known.map(lambda numbers: numbers[:, pair.own])
         known = Known(lines.own.detach().requires_grad_(), lines.anchor, lines.rest)
         bias = shards.scoring.bias
