@@ -54,13 +54,21 @@ def as_torchrun_starts(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_who_starts_without_torchrun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.setenv("RANK", "0")
+@pytest.mark.usefixtures("as_torchrun_starts")
+def test_half_of_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE")
     with pytest.raises(
-        ArgumentError, match=r"processes must be started by torchrun; .* WORLD_SIZE"
+        ArgumentError, match=r"torchrun must have said all of .* without WORLD_SIZE"
     ):
         parallel.start()
+
+
+def test_a_process_by_itself_is_the_only_rank() -> None:
+    mesh = parallel.start(device="cpu")
+    assert (mesh.size(), mesh.get_rank()) == (1, 0)
+    parallel.stop()
+    parallel.stop()
+    assert not dist.is_initialized()
 
 
 @pytest.mark.usefixtures("as_torchrun_starts")
