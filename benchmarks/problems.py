@@ -56,6 +56,5 @@ def all_problems() -> list[Problem]:
         Problem(4096, 8, 64, "future"),
         Problem(4096, 8, 64, "padding"),
         Problem(4096, 8, 64, kv_heads=2),
-        Problem(100_000, 1, 64),
     ]
     return [p for p in plain if p.operations < MOST_SECONDS * 1e11] + masked

@@ -81,7 +81,7 @@ def write(
 
 
 def table(found: dict[str, Any], results: list[Result], left_out: list[Problem]) -> str:
-    """Return the results in Markdown, a table for each problem's contestants as rows."""
+    """Return the results in Markdown: contestants as rows, lengths as columns."""
     told = ", ".join(f"{name} {value}" for name, value in found.items() if name[0] != "o")
     rate = found["operations_per_second"] / 1e9
     lines = [
@@ -92,17 +92,41 @@ def table(found: dict[str, Any], results: list[Result], left_out: list[Problem])
         "Ratios to `scaled_dot_product_attention` (output alone) in the same turns: median, and "
         "in brackets the middle half. Of `attention_trained`: to its forward and backward.",
     ]
-    for problem in dict.fromkeys(result.problem for result in results):
-        lines += ["", f"## {title(problem)}", "", "| | ms | ratio |", "|---|---:|---:|"]
-        lines += [
-            f"| {r.label} | {1000 * r.seconds:.3f} | {r.ratio:.2f} ({r.low:.2f}–{r.high:.2f}) |"
-            for r in results
-            if r.problem == problem
-        ]
+    done = dict.fromkeys(result.problem for result in results)
+    for group in dict.fromkeys(_group(problem) for problem in done):
+        own = [problem for problem in done if _group(problem) == group]
+        lines += ["", f"## {group}", "", *_lengths(own, results)]
     if left_out:
         lines += ["", "Left out for want of time:", ""]
         lines += [f"- {title(problem)}" for problem in left_out]
     return "\n".join(lines) + "\n"
+
+
+def _group(problem: Problem) -> str:
+    """Return what problems of one table have in common."""
+    return title(problem).split(" positions, ")[1]
+
+
+def _lengths(problems: list[Problem], results: list[Result]) -> list[str]:
+    """Return the table of problems that differ in length alone."""
+    by_place = {(r.label, r.problem): r for r in results}
+    labels = dict.fromkeys(r.label for r in results if r.problem in problems)
+    lines = [
+        "| | " + " | ".join(str(problem.positions) for problem in problems) + " |",
+        "|---" + "|---:" * len(problems) + "|",
+    ]
+    for label in labels:
+        cells = [_cell(by_place.get((label, problem))) for problem in problems]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _cell(result: Result | None) -> str:
+    if result is None:
+        return "–"
+    if result.label == "sdpa":
+        return f"{1000 * result.seconds:.3g} ms"
+    return f"{result.ratio:.2f} ({result.low:.2f}–{result.high:.2f})"
 
 
 def title(problem: Problem) -> str:
