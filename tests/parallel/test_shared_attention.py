@@ -21,8 +21,6 @@ from ..conftest import _forbid_dense
 from .processes import Processes
 from .shared_problems import CASES, LAYOUTS, LENGTH, loss_of, questions, shards_of, whole
 
-RANKS = [2, 3, 4]
-
 
 def close(found: Tensor, expected: Tensor, name: str, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(
@@ -84,9 +82,14 @@ def compare_summaries(
             close(getattr(gathered, answer), getattr(one, answer), f"{name}, gathered {answer}")
 
 
-@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("name", CASES)
-def test_as_on_one_process(processes: Processes, ranks: int, name: str) -> None:
+def test_as_on_one_process(processes: Processes, name: str) -> None:
+    processes.run(3, compare, name)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", ["causal, uneven", "padded", "causal window", "documents"])
+def test_on_fewer_and_more(processes: Processes, ranks: int, name: str) -> None:
     processes.run(ranks, compare, name)
 
 
@@ -102,7 +105,7 @@ def errors_in(dtype: torch.dtype, factor: float) -> list[dict[str, float]]:
     found = {"output": layout.whole(gather(shared[0], layout), 2), **plain(shared[1])}
     alone = {"output": one[0], **plain(one[1])}
     return [
-        {name: float((some[name].double() - exact[name]).abs().max()) for name in exact}
+        {name: float((some[name].double() - exact[name]).detach().abs().max()) for name in exact}
         for some in (found, alone)
     ]
 
@@ -208,8 +211,8 @@ def _status(name: str) -> int:
 def test_each_rank_needs_less_the_more_there_are(processes: Processes) -> None:
     few, many = (max(processes.run(ranks, peak_bytes, 1 << 16)) for ranks in (2, 4))
     assert many < 0.65 * few
-    # Query, key, value, output and their gradients are 8 tensors; three ranks' keys are there.
-    assert few < 14 * (1 << 16) // 2 * 2 * 64 * 4
+    # In units of what a rank has of one of query, key, value.
+    assert few < 22 * (1 << 16) // 2 * 2 * 64 * 4
 
 
 def nothing_sent() -> list[int]:

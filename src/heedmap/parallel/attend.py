@@ -88,6 +88,11 @@ def attention(
             )
     """
     members = Members.of(mesh)
+    if torch._C._are_functorch_transforms_active():
+        raise UnsupportedError(
+            "attention over several ranks must be called outside torch.func; got a call within a "
+            "transform. Use backward() or torch.autograd.grad."
+        )
     error, local = None, None
     told: dict[str, Any] = {}
     try:
@@ -125,13 +130,8 @@ def _checked(
     """Return this rank's own problem without a mask, its scoring with a bias of all keys.
 
     Raises:
-        ShapeError, DTypeError, ArgumentError, UnsupportedError: for what makes none.
+        ShapeError, DTypeError, ArgumentError: for what makes none.
     """
-    if torch._C._are_functorch_transforms_active():
-        raise UnsupportedError(
-            "attention over several ranks must be called outside torch.func; got a call within a "
-            "transform. Use backward() or torch.autograd.grad."
-        )
     local, _ = make_problem(
         query, key, value, mask=None, scale=scale, soft_cap=soft_cap, bias=None, sinks=sinks
     )

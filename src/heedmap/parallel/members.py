@@ -4,8 +4,10 @@ All that goes from process to process goes through `Members`, on `torch.distribu
 whatever else the process group was made with.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -89,13 +91,12 @@ class Members:
         Raises:
             UnsupportedError: for such a device.
         """
-        config = dist.get_backend_config(self.group)
-        backends = dict(pair.split(":") for pair in config.split(","))
-        backend = backends.get(device.type)
+        backend = self._backends.get(device.type)
         # gloo adds up what is on a GPU, but does not send it from one rank to another.
         if backend is None or (backend == "gloo" and device.type != "cpu"):
             raise UnsupportedError(
-                f"mesh must have a backend that sends tensors of {device.type}; got {config}. "
+                f"mesh must have a backend that sends tensors of {device.type}; got "
+                f"{dist.get_backend_config(self.group)}. "
                 "Start it with nccl for CUDA, gloo for the CPU."
             )
 
@@ -121,19 +122,49 @@ class Members:
             HeedmapError: the error given, on the rank that gave it.
             RankError: on the others, and on all if their wishes differ.
         """
-        found = self.gather((wish, told, None if error is None else str(error)))
+        if self._all_say(None if error is not None else wish):
+            return [None] * self.size if told is None else self.gather(told)
+        found = self.gather((wish, None if error is None else str(error)))
         if error is not None:
             raise error
         first = found[0][0]
-        for rank, (other, _, failed) in enumerate(found):
+        for rank, (_, failed) in enumerate(found):
             if failed is not None:
                 raise RankError(f"rank {rank} must be able to take part; it got: {failed}")
+        for rank, (other, _) in enumerate(found):
             if other != first:
                 raise RankError(
                     f"all ranks must ask the same, in the same order; rank 0 asked for {first}, "
                     f"rank {rank} for {other}."
                 )
-        return [told for _, told, _ in found]
+        raise AssertionError("ranks that say the same must agree")
+
+    def _all_say(self, wish: str | None) -> bool:
+        """Return whether all ranks say the same, and something."""
+        said = hash_of(wish)
+        heard = torch.tensor([said, -said], device=self._device)
+        if self.size > 1:
+            with together():
+                dist.all_reduce(heard, dist.ReduceOp.MAX, group=self.group)
+        highest, lowest = heard.tolist()
+        return highest == -lowest and wish is not None
+
+    def any(self, is_so: bool) -> bool:
+        """Return whether something is so on any rank."""
+        heard = torch.tensor([int(is_so)], device=self._device)
+        self.add_up(heard)
+        return bool(heard.item())
+
+    @cached_property
+    def _device(self) -> torch.device:
+        """Where small tensors lie that all ranks compare."""
+        return torch.device("cpu" if "cpu" in self._backends else "cuda")
+
+    @property
+    def _backends(self) -> dict[str, str]:
+        """What sends tensors of each device."""
+        config = dist.get_backend_config(self.group)
+        return dict(pair.split(":", 1) for pair in config.split(","))
 
     def add_up(self, tensor: Tensor) -> None:
         """Add up a tensor over all ranks, in its place."""
@@ -162,6 +193,13 @@ class Members:
         with together():
             works = dist.batch_isend_irecv(operations) if operations else []
         return Transfer(works, [tensor for _, tensor in going])
+
+
+def hash_of(wish: str | None) -> int:
+    """Return a number that is the same for the same words in every process; 0 for none."""
+    if wish is None:
+        return 0
+    return int.from_bytes(hashlib.sha256(wish.encode()).digest()[:7]) + 1
 
 
 def require_alike(told: Sequence[dict[str, Any]]) -> None:

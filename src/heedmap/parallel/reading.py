@@ -48,7 +48,7 @@ class Normalizer:
         if self.shards.compute_dtype == torch.float64:
             return None
         if self._is_far is None:
-            self._is_far = any(self.shards.members.gather(is_far(self.known.detach())))
+            self._is_far = self.shards.members.any(is_far(self.known.detach()))
         if self._is_far and self._exact is None:
             with torch.inference_mode(False), exactly():
                 self._exact = kernel.exact_rows(self.shards)
