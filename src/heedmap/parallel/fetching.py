@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
+from heedmap.masks import Mask
 from heedmap.parallel.blocks import Picked, as_positions
 from heedmap.parallel.layout import Layout
 from heedmap.parallel.members import Members
@@ -100,8 +101,7 @@ class Fetched:
         bias = self._bias(stack, lines, across.numbers)
         mask = shards.mask
         if mask is not None:
-            places = (t.to(query.device) for t in (stack, lines.numbers, across.numbers))
-            mask = Picked(mask, heads, *places)
+            mask = self._picked(mask, stack, lines.numbers, across.numbers)
         problem = self._problem(query[None], key[None], mask, bias)
         return problem, self.known.map(
             lambda numbers: self._of(numbers[..., None], stack, lines)[..., 0]
@@ -128,8 +128,7 @@ class Fetched:
             bias = self._joined(own[:, None, None, None], lines, 0)
         mask = shards.mask
         if mask is not None:
-            places = (t.to(query.device) for t in (stack, rows, columns))
-            mask = Picked(mask, heads, *places, paired=True)
+            mask = replace(self._picked(mask, stack, rows, columns), paired=True)
         problem = self._problem(query[:, None, None], key[:, None, None], mask, bias)
         return problem, self.known.map(lambda numbers: self._each(numbers[..., None], stack, lines))
 
@@ -156,6 +155,11 @@ class Fetched:
         own = own.to(self.shards.compute_dtype) if own.dtype != torch.float64 else own
         mine = asked.mine.to(own.device)
         return _Together.apply(own, mine, dim, self.shards.members)  # pyright: ignore
+
+    def _picked(self, mask: Mask, stack: Tensor, rows: Tensor, columns: Tensor) -> Picked:
+        query = self.shards.query
+        stack, rows, columns = (index.to(query.device) for index in (stack, rows, columns))
+        return Picked(mask, query.shape[1], stack, rows, columns)
 
     def _problem(
         self, query: Tensor, key: Tensor, mask: Picked | None, bias: Tensor | None

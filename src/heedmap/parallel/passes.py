@@ -223,11 +223,11 @@ class _Back:
         self, job: _Job, shards: Shards, known: Known, upward: Sequence[Tensor | None]
     ) -> None:
         self.job, self.shards, self.known, self.upward = job, shards, known, upward
-        bias = shards.scoring.bias
+        bias, given = shards.scoring.bias, job.home.shards.scoring.bias
         self.d_query = torch.zeros_like(shards.query, dtype=shards.compute_dtype)
         self.d_known = torch.zeros_like(known.own)
         self.d_bias = None
-        if bias is not None and job.home.shards.scoring.bias.requires_grad:
+        if bias is not None and given is not None and given.requires_grad:
             self.d_bias = torch.zeros_like(bias, dtype=shards.compute_dtype)
 
     def take(self, others: list[Tensor], further: list[Tensor], wanted: Sequence[bool]) -> None:
