@@ -355,7 +355,7 @@ def _joined_padding(
         RankError: if some give none, or not of as many sequences.
     """
     valid = visible.valid.cpu() if isinstance(visible, Padding) else None
-    parts = members.agree("SelfAttention", valid)
+    parts = [part for (part,) in members.agree("SelfAttention", (valid,))]
     shapes = [None if part is None else len(part) for part in parts]
     for rank, rows in enumerate(shapes):
         if rows != shapes[0]:

@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 STARTING_SECONDS = 90
 STACKS_SECONDS = 2
+AFTERWARDS_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -113,16 +114,30 @@ class Processes:
         while waiting:
             ready = wait(list(waiting), timeout=max(until - time.monotonic(), 0))
             if not ready:
-                late = [member.rank for member in waiting.values()]
-                told = "\n".join(member.stacks() for member in running)
-                self.close()
-                raise AssertionError(f"ranks {late} took more than {limit_seconds} s\n{told}")
+                self._give_up(running, list(waiting.values()), limit_seconds)
+                break
             for connection in ready:
-                waiting.pop(connection).take()  # pyright: ignore[reportArgumentType]
+                member = waiting.pop(connection)  # pyright: ignore[reportArgumentType]
+                member.take()
+                if isinstance(member.outcome, BaseException):
+                    # The others may wait for what it will not send any more.
+                    until = min(until, time.monotonic() + AFTERWARDS_SECONDS)
         outcomes = [member.outcome for member in running]
         if any(isinstance(outcome, Ended) for outcome in outcomes):
             self.close()
         return outcomes
+
+    def _give_up(self, running: list["Member"], late: list["Member"], limit_seconds: float) -> None:
+        """Take those for ended that wait for one that raised; where none did, fail."""
+        stacks = {member: member.stacks() for member in late}
+        if any(isinstance(member.outcome, BaseException) for member in running):
+            for member in late:
+                member.outcome = Ended(None, stacks[member])
+            return
+        ranks = [member.rank for member in late]
+        self.close()
+        told = "\n".join(stacks.values())
+        raise AssertionError(f"ranks {ranks} took more than {limit_seconds} s\n{told}")
 
     def signal(self, rank: int, number: signal.Signals) -> None:
         """Send a signal to the process of a rank."""
@@ -173,7 +188,7 @@ class Member:
         assert self.outcome is None, self.outcome
 
     def give(self, task: bytes) -> None:
-        self.busy = True
+        self.busy, self.outcome = True, None
         self.connection.send_bytes(task)
 
     def take(self) -> None:

@@ -83,7 +83,7 @@ def compare_model(kind: str, zigzag: bool, padded: bool) -> list[str]:
     for mine, map_of_one, layer in zip(seen, known, known.layers, strict=True):
         assert mine.shape == map_of_one.shape
         rows = mask.bool()[:, None, :, None] if padded else torch.ones(1, dtype=torch.bool)
-        apart = (mine.to_dense() - map_of_one.to_dense()) * rows
+        apart = (mine.to_dense().detach() - map_of_one.to_dense()) * rows
         assert float(apart.abs().amax()) < 1e-12, layer.name
     if not padded:
         output.square().sum().backward()

@@ -67,7 +67,7 @@ def _save_together(
     with ExitStack() as stack:
         first = not members.rank
         made = stack.enter_context(_appearing(place, force=force)) if first else None
-        temporary = members.agree("where to save", made)[0]
+        temporary = members.agree("where to save", Path() if made is None else made)[0]
         try:
             if not temporary.is_dir():
                 raise InputError(
