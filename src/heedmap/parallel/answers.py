@@ -42,8 +42,8 @@ def top(
     with torch.no_grad(), exactly():
         known = home.ask(f"the {count} {side} of {words_of(rule)}")
         questions = Questions(home, rule, known, count, largest)
-        for source, (key,) in travel(shards.members, questions.plan, [shards.key]):
-            questions.go_through(source, key)
+        for source, theirs in travel(shards.members, questions.plan, [shards.key]):
+            questions.go_through(source, theirs[0])
         value, place = (
             whole_rows(part, shards.queries, shards.members, 1) for part in questions.strongest()
         )
@@ -243,7 +243,7 @@ class Questions:
             self.sums[:, place[0], place[1]] += found.sums
 
     def _by_tiles(self, pair: Pair, problem: Problem, received: Tensor) -> None:
-        lines = self.known.map(lambda numbers: numbers[:, pair.own])
+        lines = self.known.lines(pair.own)
         rule = filled(self.slotted, self.home, problem, lines, pair)
         first, left = pair.queries.start, pair.keys.start
         for some in blocks(rule.sizes[0], len(pair.queries), len(pair.keys), wide=True):

@@ -51,15 +51,19 @@ def exact_rows(shards: Shards) -> Rows:
     fine = shards.map_tensors(lambda tensor: tensor.detach().double())
     batch, heads, own, _ = fine.query.shape
     rows = Rows((batch, heads, own), 0, torch.float64, fine.query.device)
+
+    def look(source: int, theirs: list[Tensor]) -> None:
+        for pair in shards.pairs(source):
+            problem = fine.block(pair, theirs[0].double(), source)
+            some = range(batch * heads), range(problem.extent.queries)
+            found = tiles.log_normalizer(problem, *some)
+            lacking = tiles.remainder(problem, found, *some)
+            found, lacking = (t.unflatten(0, (batch, heads)) for t in (found, lacking))
+            rows.add(pair.own, found[..., None][..., :0], found, lacking)
+
     with torch.no_grad():
-        for source, (key,) in travel(shards.members, shards.plan, [shards.key]):
-            for pair in shards.pairs(source):
-                problem = fine.block(pair, key.double(), source)
-                some = range(batch * heads), range(problem.extent.queries)
-                found = tiles.log_normalizer(problem, *some)
-                lacking = tiles.remainder(problem, found, *some)
-                found, lacking = (t.unflatten(0, (batch, heads)) for t in (found, lacking))
-                rows.add(pair.own, found[..., None][..., :0], found, lacking)
+        for source, theirs in travel(shards.members, shards.plan, [shards.key]):
+            look(source, theirs)
         if fine.scoring.sinks is not None:
             rows.join(fine.scoring.sinks)
     return rows
@@ -73,13 +77,18 @@ def needs_gradient(tensors: tuple[Tensor, ...]) -> bool:
 def _forward(shards: Shards, value: Tensor) -> tuple[Tensor, Tensor]:
     batch, heads, own, _ = shards.query.shape
     rows = Rows((batch, heads, own), value.shape[-1], shards.compute_dtype, value.device)
-    for source, (key, values) in travel(shards.members, shards.plan, [shards.key, value]):
+
+    def look(source: int, theirs: list[Tensor]) -> None:
+        key, values = theirs
         for pair in shards.pairs(source):
             problem = shards.block(pair, key, source)
             part = widened(values[:, :, pair.theirs])
             kernel = differentiable.KERNELS[differentiable.choose(problem, part)]
             output, normalizer = kernel.forward(problem, part)
             rows.add(pair.own, output, normalizer, _lacking(problem, normalizer))
+
+    for source, theirs in travel(shards.members, shards.plan, [shards.key, value]):
+        look(source, theirs)
     if shards.scoring.sinks is not None:
         rows.join(shards.scoring.sinks)
     return rows.gathered.to(value.dtype), rows.normalizer()

@@ -167,14 +167,18 @@ class _Job:
         """Go through the blocks of this rank's rows, and add up with the others."""
         home, shards, plan = self.home, self.home.shards, self.plan
         answers = [torch.zeros(s, dtype=self.dtype, device=home.device) for s in self.shapes]
-        for source, (key,) in travel(shards.members, plan, [shards.key]):
+
+        def look(source: int, theirs: list[Tensor]) -> None:
             for pair in plan.pairs(shards.members.rank, source):
-                problem = shards.block(pair, key, source)
-                lines = known.map(lambda numbers, own=pair.own: numbers[:, own])
+                problem = shards.block(pair, theirs[0], source)
+                lines = known.lines(pair.own)
                 rule = filled(self.slotted, home, problem, lines, pair)
                 for block in live_blocks(self.rule, pair):
                     for share in self.visit(rule.tile(*block), block, *further):
                         answers[share.answer][share.place] += share.amount
+
+        for source, theirs in travel(shards.members, plan, [shards.key]):
+            look(source, theirs)
         for answer in answers:
             shards.members.add_up(answer)
         return answers
@@ -270,7 +274,7 @@ class _Back:
         shards = self.shards
         query = widened(shards.query[:, :, pair.own]).detach().requires_grad_()
         theirs = widened(key[:, :, pair.theirs]).detach().requires_grad_()
-        lines = self.known.map(lambda numbers: numbers[:, pair.own])
+        lines = self.known.lines(pair.own)
         known = Known(lines.own.detach().requires_grad_(), lines.anchor, lines.rest)
         bias = shards.scoring.bias
         bias = None if bias is None else shards.bias_block(bias, pair).detach()

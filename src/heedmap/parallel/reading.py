@@ -83,6 +83,10 @@ class Known:
             None if self.rest is None else change(self.rest),
         )
 
+    def lines(self, place: slice) -> "Known":
+        """Return what is known of some of the rows."""
+        return self.map(lambda numbers: numbers[:, place])
+
 
 def known_rows(normalizer: Normalizer) -> Known:
     """Return what is known of all of this rank's rows; all ranks must ask."""

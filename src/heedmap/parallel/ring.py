@@ -66,19 +66,19 @@ class Plan:
 
 
 def travel(
-    members: Members, plan: Plan, given: Sequence[Tensor], dim: int = 2
+    members: Members, plan: Plan, given: Sequence[Tensor]
 ) -> Iterator[tuple[int, list[Tensor]]]:
     """Yield what others, and this rank, give of their keys, with whose it is, where it is needed.
 
     Args:
         members: The ranks.
         plan: Who needs whose.
-        given: What this rank gives, with its keys along `dim`.
-        dim: Where the keys lie.
+        given: What this rank gives, with its keys along dimension 2.
 
-    Cost: memory of what two other ranks give.
+    Cost: memory of what two other ranks give, if the list that is yielded is all that is kept of
+    it: it is emptied before more is asked for.
     """
-    for _, source, tensors in _steps(members, plan, given, dim):
+    for _, source, tensors in _steps(members, plan, given):
         if tensors is not None:
             yield source, tensors
 
@@ -102,7 +102,7 @@ def round_trip(
     Cost: memory of what two other ranks give, and twice of what comes back.
     """
     coming: tuple[Transfer, list[Tensor]] | None = None
-    for step, source, tensors in _steps(members, plan, given, 2):
+    for step, source, tensors in _steps(members, plan, given):
         made = [] if tensors is None else work(source, tensors)
         if not step:
             _add(sums, made)
@@ -122,22 +122,24 @@ def round_trip(
 
 
 def _steps(
-    members: Members, plan: Plan, given: Sequence[Tensor], dim: int
+    members: Members, plan: Plan, given: Sequence[Tensor]
 ) -> Iterator[tuple[int, int, list[Tensor] | None]]:
     """Yield each step with whose turn it is and what that rank gives; None if nobody needs it."""
     rank, size = members.rank, members.size
-    given = [tensor.detach().contiguous() for tensor in given]
-    ahead = _begin(members, plan, given, dim, 1)
-    yield 0, rank, given if plan.needs(rank, rank) else None
+    own = [tensor.detach().contiguous() for tensor in given]
+    ahead = _begin(members, plan, own, 1)
+    yield 0, rank, list(own) if plan.needs(rank, rank) else None
     for step in range(1, size):
         transfer, room = ahead
         transfer.wait()
-        ahead = _begin(members, plan, given, dim, step + 1)
+        ahead = _begin(members, plan, own, step + 1)
         yield step, (rank - step) % size, room
+        if room is not None:
+            room.clear()
 
 
 def _begin(
-    members: Members, plan: Plan, given: Sequence[Tensor], dim: int, step: int
+    members: Members, plan: Plan, own: Sequence[Tensor], step: int
 ) -> tuple[Transfer, list[Tensor] | None]:
     """Begin to send and receive what is needed at a step."""
     rank, size = members.rank, members.size
@@ -146,8 +148,8 @@ def _begin(
     target, source = (rank + step) % size, (rank - step) % size
     room = None
     if plan.needs(rank, source):
-        room = [room_like(tensor, dim, plan.keys.lengths[source]) for tensor in given]
-    sent = [(target, tensor) for tensor in given] if plan.needs(target, rank) else []
+        room = [room_like(tensor, 2, plan.keys.lengths[source]) for tensor in own]
+    sent = [(target, tensor) for tensor in own] if plan.needs(target, rank) else []
     return members.exchange(sent, [(source, tensor) for tensor in room or []]), room
 
 
