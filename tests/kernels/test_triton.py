@@ -2,12 +2,14 @@
 
 import importlib.util
 import itertools
+import json
 import math
 import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from torch import Tensor
 import heedmap
 from heedmap import AttentionMap, Causal, Padding, Summary, Window
 from heedmap.errors import ArgumentError
-from heedmap.kernels import reference, triton
+from heedmap.kernels import reference, tiles, triton
 from heedmap.kernels.spans import Hidden, hidden_of
 from heedmap.kernels.statistics import Found, Wanted
 from heedmap.kernels.triton import library
@@ -91,25 +93,25 @@ def require_right(found: Found, wanted: Wanted, weights: Tensor) -> None:
         assert bool((found.top_keys.sort(-1).values.diff() > 0).all()), "a key came twice"
 
 
-QUERY, KEY = torch.randn(2, 4, 70, 33), torch.randn(2, 2, 90, 33)
-LEFT = torch.arange(90)[None] >= torch.tensor([[0], [20]])
-SPOTTED = torch.arange(90)[None] % torch.tensor([[3], [7]]) != 1
+QUERY, KEY = torch.randn(2, 2, 40, 33), torch.randn(2, 1, 70, 33)
+LEFT = torch.arange(70)[None] >= torch.tensor([[0], [20]])
+SPOTTED = torch.arange(70)[None] % torch.tensor([[3], [7]]) != 1
 KINDS: dict[str, dict[str, Any]] = {
     "plain, grouped, odd width": {},
     "causal from the start": {"mask": Causal("start")},
     "causal from the end": {"mask": Causal("end")},
-    "causal, rows that see nothing": {"mask": Causal(-30)},
+    "causal, rows that see nothing": {"mask": Causal(-25)},
     "padded": {"mask": Padding(LEFT)},
     "causal and padded with holes": {"mask": Causal("end") & Padding(SPOTTED)},
     "a window": {"mask": Window("end", before=5, after=2)},
-    "a table": {"mask": torch.rand(2, 4, 70, 90) < 0.3},
-    "nothing seen": {"mask": Padding(torch.zeros(2, 90))},
-    "a bias of heads": {"bias": torch.randn(1, 4, 70, 90)},
+    "a table": {"mask": torch.rand(2, 2, 40, 70) < 0.3},
+    "nothing seen": {"mask": Padding(torch.zeros(2, 70))},
+    "a bias of heads": {"bias": torch.randn(1, 2, 40, 70)},
     "a bias that hides": {
-        "bias": torch.randn(70, 90).masked_fill(torch.rand(70, 90) < 0.2, -math.inf)
+        "bias": torch.randn(40, 70).masked_fill(torch.rand(40, 70) < 0.2, -math.inf)
     },
-    "a bias of keys": {"bias": torch.randn(2, 1, 1, 90)},
-    "sinks": {"sinks": torch.randn(4)},
+    "a bias of keys": {"bias": torch.randn(2, 1, 1, 70)},
+    "sinks": {"sinks": torch.randn(2)},
     "a negative scale": {"scale": -0.5},
 }
 
@@ -125,7 +127,7 @@ def test_kinds_of_problems(options: dict[str, Any], interpreter: Interpreter) ->
 
 
 @needs_triton
-@pytest.mark.parametrize("width", [1, 3, 16, 80, 128, 129, 200])
+@pytest.mark.parametrize("width", [1, 3, 32, 129, 200])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_widths_and_number_types(width: int, dtype: torch.dtype, interpreter: Interpreter) -> None:
     torch.manual_seed(width)
@@ -161,13 +163,13 @@ def test_strides_as_they_come(how: str, interpreter: Interpreter) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_problems(seed: int, interpreter: Interpreter) -> None:
     draw = random.Random(seed)
     torch.manual_seed(seed)
     kv_heads = draw.choice([1, 2])
-    heads = kv_heads * draw.choice([1, 2, 3])
-    queries, keys, width = draw.randint(1, 200), draw.randint(1, 200), draw.choice([1, 5, 24])
+    heads = kv_heads * draw.choice([1, 2])
+    queries, keys, width = draw.randint(1, 140), draw.randint(1, 140), draw.choice([1, 5, 24])
     masks = [None, Causal("end"), Causal("start"), Padding(torch.rand(1, keys) < 0.7)]
     problem = problem_of(
         torch.randn(1, heads, queries, width),
@@ -175,7 +177,7 @@ def test_random_problems(seed: int, interpreter: Interpreter) -> None:
         mask=draw.choice(masks),
     )
     weights, normalizer = exact_weights(problem)
-    top, size = draw.randint(0, min(40, keys)), (draw.randint(1, 20), draw.randint(1, 200))
+    top, size = draw.randint(0, min(5, keys)), (draw.randint(1, 9), draw.randint(1, 9))
     wanted = everything(problem, top, *size)
     found = interpreter(triton.statistics, problem, normalizer.float(), wanted)
     require_right(found, wanted, weights)
@@ -185,13 +187,13 @@ def test_random_problems(seed: int, interpreter: Interpreter) -> None:
 def test_strips_are_parts_of_the_whole(interpreter: Interpreter) -> None:
     problem = problem_of(QUERY, KEY, mask=Causal("end") & Padding(SPOTTED))
     weights, normalizer = exact_weights(problem)
-    matrices, rows = range(2, 7), range(11, 55)
-    wanted = Wanted(True, True, 4, bins(44, 90, 5, 8), sums=True, maxima=True)
-    strip = weights[2:7, 11:55]
+    matrices, rows = range(1, 3), range(11, 35)
+    wanted = Wanted(True, True, 4, bins(24, 70, 5, 8), sums=True, maxima=True)
+    strip = weights[1:3, 11:35]
     found = interpreter(
         triton.statistics,
         problem,
-        normalizer.float()[2:7, 11:55],
+        normalizer.float()[1:3, 11:35],
         wanted,
         matrices=matrices,
         rows=rows,
@@ -201,7 +203,7 @@ def test_strips_are_parts_of_the_whole(interpreter: Interpreter) -> None:
 
 @needs_triton
 def test_any_of_them(interpreter: Interpreter) -> None:
-    problem = problem_of(QUERY[:1, :2], KEY[:1])
+    problem = problem_of(QUERY[:1], KEY[:1])
     normalizer = exact_weights(problem)[1].float()
     whole = everything(problem, 2)
     every = interpreter(triton.statistics, problem, normalizer, whole)
@@ -260,7 +262,7 @@ def error(found: Found, exact: Found) -> float:
 
 @needs_triton
 def test_as_exact_as_by_blocks(interpreter: Interpreter) -> None:
-    """No further from float64 than the statistics that PyTorch's own products give."""
+    """No further from float64 than statistics of weights that are made block by block."""
     torch.manual_seed(0)
     problem = problem_of(*torch.randn(2, 1, 2, 512, 64), mask=Causal())
     weights, normalizer = exact_weights(problem)
@@ -268,7 +270,8 @@ def test_as_exact_as_by_blocks(interpreter: Interpreter) -> None:
     found = interpreter(triton.statistics, problem, normalizer.float(), wanted)
     dense = AttentionMap.from_weights(weights)
     exact = Found(dense.received(), dense.entropy(), sums=dense.pool(16, 16, "sum"))
-    by_blocks = AttentionMap.from_weights(reference.dense_weights(problem)[0])
+    blocks = tiles.weights(problem, normalizer.float(), range(2), range(512), range(512))
+    by_blocks = AttentionMap.from_weights(blocks)
     other = Found(by_blocks.received(), by_blocks.entropy(), sums=by_blocks.pool(16, 16, "sum"))
     assert error(found, exact) <= 1.1 * error(other, exact)
 
@@ -292,15 +295,15 @@ def test_products_of_bfloat16_are_those_of_rounded_numbers(interpreter: Interpre
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "causal and padded": {"mask": Causal("end") & Padding(SPOTTED)},
-    "biased": {"bias": torch.randn(70, 90)},
-    "sinks": {"sinks": torch.randn(4)},
+    "biased": {"bias": torch.randn(40, 70)},
+    "sinks": {"sinks": torch.randn(2)},
 }
 
 
 @needs_triton
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_summaries_are_gathered_by_it(options: dict[str, Any], interpreter: Interpreter) -> None:
-    value = torch.randn(2, 2, 90, 5)
+    value = torch.randn(2, 1, 70, 5)
     asked = Summary(top=3, pool=(7, 9))
     answers, calls = interpreter(summary_of, QUERY, KEY, value, keep=asked, **options)
     expected = heedmap.attention(QUERY, KEY, value, keep=asked, **options)[1].answers
@@ -312,8 +315,8 @@ def test_summaries_are_gathered_by_it(options: dict[str, Any], interpreter: Inte
 
 @needs_triton
 def test_what_it_does_not_take_goes_elsewhere(interpreter: Interpreter) -> None:
-    value = torch.randn(2, 2, 90, 5)
-    documents = heedmap.Documents(torch.zeros(2, 70).long(), torch.arange(90).expand(2, 90) // 50)
+    value = torch.randn(2, 1, 70, 5)
+    documents = heedmap.Documents(torch.zeros(2, 40).long(), torch.arange(70).expand(2, 70) // 50)
     for options in ({"soft_cap": 2.0}, {"mask": documents}):
         assert interpreter(summary_of, QUERY, KEY, value, keep=Summary(), **options)[1] == 0
     doubles = (tensor.double() for tensor in (QUERY, KEY, value))
@@ -321,6 +324,29 @@ def test_what_it_does_not_take_goes_elsewhere(interpreter: Interpreter) -> None:
     wide = torch.randn(1, 1, 4, 300), torch.randn(1, 1, 300, 300), torch.randn(1, 1, 300, 1)
     assert interpreter(summary_of, *wide, keep=Summary(top=300))[1] == 0
     assert interpreter(summary_of, *wide, keep=Summary(top=256))[1] == 1
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize(
+    ("numbers", "width", "top"), [("bf16", 64, 8), ("fp16", 80, 0), ("fp32", 128, 8)]
+)
+def test_it_compiles_for_gpus(
+    architecture: int, numbers: str, width: int, top: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("compiled.py"))]
+    done = subprocess.run(
+        [*command, str(architecture), numbers, str(width), str(top)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["spilt"] == 0
+    # Tensor cores multiply half precision alone.
+    assert (found["products"] > 0) == (numbers != "fp32")
 
 
 WITHOUT = """
@@ -354,7 +380,7 @@ def test_products_that_there_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ArgumentError, match="HEEDMAP_PRODUCTS must be float32 or bfloat16; got 'float8'"
     ):
-        triton.statistics(problem_of(QUERY, KEY), torch.zeros(8, 70), Wanted(received=True))
+        triton.statistics(problem_of(QUERY, KEY), torch.zeros(4, 40), Wanted(received=True))
 
 
 @pytest.mark.parametrize("mask", [None, Causal(), Window(before=20, after=0)])

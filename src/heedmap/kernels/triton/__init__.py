@@ -8,8 +8,8 @@ float32 is multiplied in float32, or, where ``HEEDMAP_PRODUCTS=bfloat16`` says s
 Triton is not imported before it is needed.
 """
 
-import math
 from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -28,13 +28,28 @@ MOST_TOP = 256
 """How many of the strongest keys of a row are found at most; beyond, they do not fit in registers.
 """
 
-LOG2_E, LN_2 = math.log2(math.e), math.log(2)
-LINES, COLUMNS = 64, 64
 HELD_CELLS = 4096
 """How many strongest keys a program holds at a time; for many of them it takes fewer rows."""
 
-MOST_WIDTH = 128
-"""Which part of a vector is multiplied at once."""
+
+class Tile(NamedTuple):
+    """How large the blocks are that a program computes, so that they fit in its registers.
+
+    Attributes:
+        lines: How many rows.
+        columns: How many keys.
+        part: How much of a vector is multiplied at once.
+        warps: How many groups of 32 threads share the work.
+    """
+
+    lines: int
+    columns: int
+    part: int
+    warps: int
+
+
+HALF, SINGLE = Tile(64, 64, 128, 4), Tile(32, 32, 16, 4)
+"""For half precision, which tensor cores multiply, and for float32, which takes registers."""
 
 PROGRAMS_EACH = 4
 """How many programs there are for each of a GPU's processors, so that none waits for the last."""
@@ -85,21 +100,21 @@ def statistics(
             multiplied; None for what ``HEEDMAP_PRODUCTS`` says.
 
     Cost: O(visible pairs) time; memory of the answers, and of `received` and the picture once for
-    each program, up to a GiB. It copies neither query nor key.
+    each program, up to a GiB. Query and key are copied only to be rounded.
     """
     batch, heads, queries, keys = problem.extent
     matrices = range(batch * heads) if matrices is None else matrices
     rows = range(queries) if rows is None else rows
     products = library.products() if products is None else products
     query, key = problem.query.detach(), problem.key.detach()
-    held = _power_of_two(max(wanted.top, 1))
-    lines = min(LINES, HELD_CELLS // held)
+    if query.dtype == torch.float32 and products == "bfloat16":
+        query, key = query.bfloat16(), key.bfloat16()
+    tile, held = tile_for(query.dtype, wanted.top), _power_of_two(max(wanted.top, 1))
     sizes = Sizes(len(matrices), len(rows), keys)
-    groups = groups_for(sizes, _programs(query.device), lines)
+    groups = groups_for(sizes, _programs(query.device), tile.lines)
     hidden = hidden_of(problem, rows)
-    cuts = share_out(hidden, len(rows), lines, groups, query.device)
+    cuts = share_out(hidden, len(rows), tile.lines, groups, query.device)
     room = _Room(wanted, sizes, groups, cuts, query.device)
-    is_half = query.dtype != torch.float32
     with _on(query.device):
         gather.make()[(len(matrices), groups)](
             query[:, :, rows.start :],
@@ -121,21 +136,27 @@ def statistics(
             heads // key.shape[1],
             len(rows),
             keys,
-            problem.scoring.scale * LOG2_E,
+            problem.scoring.scale,
             room.window,
             *room.picture,
             WIDTH=query.shape[-1],
             TOP=wanted.top,
             HELD=held,
-            ROUND=not is_half and products == "bfloat16",
             # NumPy, which interprets, knows no products of bfloat16. The same numbers in float32
             # have the same products.
             WIDEN=library.is_interpreted(),
-            LINES=lines,
-            COLUMNS=COLUMNS,
-            BLOCK=max(min(_power_of_two(query.shape[-1]), MOST_WIDTH), 16),
+            LINES=tile.lines,
+            COLUMNS=tile.columns,
+            PART=max(min(_power_of_two(query.shape[-1]), tile.part), 16),
+            num_warps=tile.warps,
         )
     return room.found()
+
+
+def tile_for(dtype: torch.dtype, top: int) -> Tile:
+    """Return how large blocks are for a number type and so many of the strongest keys."""
+    tile = SINGLE if dtype == torch.float32 else HALF
+    return tile._replace(lines=min(tile.lines, HELD_CELLS // _power_of_two(max(top, 1))))
 
 
 class _Room:
@@ -179,8 +200,8 @@ class _Room:
             keys = 0xFFFFFFFF - (held & 0xFFFFFFFF)
         return Found(
             None if received is None else received.sum(1),
-            # Without the sum, a row that sees nothing would have −0.
-            None if entropy is None else entropy * -LN_2 + 0.0,
+            # From 0, since a row that sees nothing would have −0 otherwise.
+            None if entropy is None else 0.0 - entropy,
             weights,
             keys,
             None if sums is None else self._joined(sums),
@@ -206,9 +227,9 @@ class _Room:
 
 
 def _starts(log_normalizer: Tensor) -> Tensor:
-    """Return the negative log-normalisers for base 2, 0 for rows that see nothing."""
+    """Return the negative log-normalisers, 0 for rows that see nothing."""
     known = log_normalizer.detach()
-    return (known.masked_fill(known == -torch.inf, 0) * -LOG2_E).contiguous()
+    return -known.masked_fill(known == -torch.inf, 0).contiguous()
 
 
 def _bias_of(problem: Problem, rows: range) -> tuple[Tensor | int | None, ...]:

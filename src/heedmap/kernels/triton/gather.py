@@ -8,21 +8,26 @@ see. What several programs add up, each adds up in memory of its own, so that it
 same order, and comes out with the same bits, every time.
 """
 
+# Annotations are read by Triton alone, as text.
+from __future__ import annotations
+
 import functools
 from typing import Any, no_type_check
 
 tl: Any = None
-PARTS = ("cut_out", "log_weights", "take_strongest", "draw")
+
+TOGETHER = ("cut_out", "log_weights", "take_strongest", "draw")
+"""What `gather` calls."""
 
 
 @functools.cache
 def make() -> Any:
-    """Return `gather` as a kernel; `tl` and `PARTS` become what it needs. Triton must be there."""
+    """Return `gather` as a kernel, `tl` and `TOGETHER` being made what it needs."""
     import triton
     import triton.language
 
     globals()["tl"] = triton.language
-    for part in PARTS:
+    for part in TOGETHER:
         globals()[part] = triton.jit(globals()[part])
     return triton.jit(gather)
 
@@ -35,18 +40,15 @@ def cut_out(
     row_stride,
     part_stride,
     start,
-    WIDTH: "tl.constexpr",
-    BLOCK: "tl.constexpr",
-    ROUND: "tl.constexpr",
-    WIDEN: "tl.constexpr",
+    WIDTH: tl.constexpr,
+    PART: tl.constexpr,
+    WIDEN: tl.constexpr,
 ):
     """Return some of the numbers of some vectors, 0 where there are none."""
-    parts = start + tl.arange(0, BLOCK)
+    parts = start + tl.arange(0, PART)
     inside = there[:, None] & (parts < WIDTH)[None, :]
     where = places.to(tl.int64)[:, None] * row_stride + parts.to(tl.int64)[None, :] * part_stride
     found = tl.load(numbers + where, mask=inside, other=0.0)
-    if ROUND:
-        found = found.to(tl.bfloat16)
     if WIDEN:
         found = found.to(tl.float32)
     return found
@@ -67,19 +69,16 @@ def log_weights(
     first_part,
     start,
     scale,
-    WIDTH: "tl.constexpr",
-    BLOCK: "tl.constexpr",
-    ROUND: "tl.constexpr",
-    WIDEN: "tl.constexpr",
+    WIDTH: tl.constexpr,
+    PART: tl.constexpr,
+    WIDEN: tl.constexpr,
 ):
-    """Return the base-2 logarithms of a tile of weights, without bias and mask."""
-    seen = cut_out(key, columns, is_column, key_row, key_part, 0, WIDTH, BLOCK, ROUND, WIDEN)
+    """Return the logarithms of a tile of weights, without bias and mask."""
+    seen = cut_out(key, columns, is_column, key_row, key_part, 0, WIDTH, PART, WIDEN)
     product = tl.dot(first_part, tl.trans(seen), input_precision="ieee")
-    for part in range(BLOCK, WIDTH, BLOCK):
-        asks = cut_out(
-            query, lines, is_line, query_row, query_part, part, WIDTH, BLOCK, ROUND, WIDEN
-        )
-        seen = cut_out(key, columns, is_column, key_row, key_part, part, WIDTH, BLOCK, ROUND, WIDEN)
+    for part in range(PART, WIDTH, PART):
+        asks = cut_out(query, lines, is_line, query_row, query_part, part, WIDTH, PART, WIDEN)
+        seen = cut_out(key, columns, is_column, key_row, key_part, part, WIDTH, PART, WIDEN)
         product = tl.dot(asks, tl.trans(seen), product, input_precision="ieee")
     return product * scale + start[:, None]
 
@@ -182,18 +181,17 @@ def gather(
     window,
     pooled_rows,
     pooled_columns,
-    WIDTH: "tl.constexpr",
-    TOP: "tl.constexpr",
-    HELD: "tl.constexpr",
-    ROUND: "tl.constexpr",
-    WIDEN: "tl.constexpr",
-    LINES: "tl.constexpr",
-    COLUMNS: "tl.constexpr",
-    BLOCK: "tl.constexpr",
+    WIDTH: tl.constexpr,
+    TOP: tl.constexpr,
+    HELD: tl.constexpr,
+    WIDEN: tl.constexpr,
+    LINES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PART: tl.constexpr,
 ):
     """Gather the statistics of one group of rows of one matrix; what is None is not gathered.
 
-    `starts` are the negative log-normalisers, and `scale` that of the scores, both for base 2.
+    `starts` are the negative log-normalisers. Entropies come out negative.
     """
     place = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)
@@ -225,9 +223,7 @@ def gather(
         lines = line + tl.arange(0, LINES)
         is_line = lines < end
         start = tl.load(starts + place * rows + lines, mask=is_line, other=0.0)
-        first_part = cut_out(
-            query, lines, is_line, query_row, query_part, 0, WIDTH, BLOCK, ROUND, WIDEN
-        )
+        first_part = cut_out(query, lines, is_line, query_row, query_part, 0, WIDTH, PART, WIDEN)
         left = 0
         right = keys
         if first is not None:
@@ -264,15 +260,14 @@ def gather(
                 start,
                 scale,
                 WIDTH,
-                BLOCK,
-                ROUND,
+                PART,
                 WIDEN,
             )
             if bias is not None:
                 where = lines.to(tl.int64)[:, None] * bias_row
                 where += columns.to(tl.int64)[None, :] * bias_key
                 added = tl.load(bias + where, mask=shown, other=0.0)
-                logarithms += added.to(tl.float32) * 1.4426950408889634  # log₂ e
+                logarithms += added.to(tl.float32)
             if first is not None:
                 shown &= columns[None, :] >= first_key[:, None]
                 shown &= columns[None, :] <= last_key[:, None]
@@ -282,7 +277,7 @@ def gather(
                 where = lines.to(tl.int64)[:, None] * visible_row
                 where += columns.to(tl.int64)[None, :] * visible_key
                 shown &= tl.load(visible + where, mask=shown, other=0) != 0
-            weights = tl.where(shown, tl.exp2(logarithms), 0.0)
+            weights = tl.where(shown, tl.exp(logarithms), 0.0)
             # What is not a number is the largest, whatever its sign.
             bits = weights.to(tl.int32, bitcast=True) & 2147483647
             if entropy is not None:
