@@ -286,6 +286,12 @@ def refused(wrong: str) -> str:
         x.requires_grad_()
         output = attention(x, x, x)[0]
         return _said(lambda: torch.autograd.grad(output.sum(), x, create_graph=True))
+    elif wrong == "written into before":
+        given = x.clone().requires_grad_()
+        output = attention(given, given, given)[0]
+        with torch.no_grad():
+            given[..., 0] += rank
+        return _said(lambda: output.sum().backward())
     elif wrong in ("other questions", "other rows", "written into", "saved"):
         weights = attention(x, x, x)[1]
         if wrong == "written into":
@@ -327,8 +333,8 @@ WRONG = {
     "ranks of a layout": ["ShapeError: layout must be of as many ranks as the mesh has, 2; got 3"]
     * 2,
     "lengths of a layout": [
-        "ShapeError: query and key must have the 5 positions that layout gives rank 0; got 6 and 6",
-        "ShapeError: query and key must have the 7 positions that layout gives rank 1; got 6 and 6",
+        "ShapeError: what rank 0 gives must be the 5 positions that layout says; got 6 of query",
+        "ShapeError: what rank 1 gives must be the 7 positions that layout says; got 6 of query",
     ],
     "keys of a bias": ["ShapeError: bias must be of this rank's queries and all 12 keys"] * 2,
     "transforms": ["UnsupportedError: attention over several ranks must be called outside"] * 2,
@@ -339,6 +345,10 @@ WRONG = {
     "written into": [
         "UnsupportedError: query, key, bias and sinks of a rank must not be written into",
         "UnsupportedError: query, key, bias and sinks of a rank must not be written into",
+    ],
+    "written into before": [
+        "UnsupportedError: what attention was given on a rank must not be written into before",
+        "UnsupportedError: what attention was given on a rank must not be written into before",
     ],
     "saved": ["UnsupportedError: a map over several ranks must not be pickled or saved"] * 2,
     "a mesh of two dimensions": ["ArgumentError: mesh must have one dimension, that of the"] * 2,

@@ -197,8 +197,8 @@ def _require_layout(layout: Layout | None, members: Members, own: tuple[int, int
     expected = layout.lengths[members.rank]
     if own != (expected, expected):
         raise ShapeError(
-            f"query and key must have the {expected} positions that layout gives rank "
-            f"{members.rank}; got {own[0]} and {own[1]}. Take layout.shard(whole, rank, dim=-2)."
+            f"what rank {members.rank} gives must be the {expected} positions that layout says; "
+            f"got {own[0]} of query, {own[1]} of key. Take layout.shard(whole, rank, dim=-2)."
         )
 
 

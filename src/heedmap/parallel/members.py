@@ -62,8 +62,7 @@ class Members:
         if not dist.is_available() or not dist.is_initialized():
             raise UnsupportedError(
                 "the process group must be there before a sequence is shared; none was started. "
-                "Start the program with torchrun, and call torch.distributed.init_process_group "
-                "in it."
+                "Call heedmap.parallel.start() first, in a program started with torchrun."
             )
         if isinstance(mesh, DeviceMesh):
             if mesh.ndim != 1:

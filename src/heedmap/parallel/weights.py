@@ -43,7 +43,7 @@ class ShardedWeights(Sharded):
         """Refuse to be written: the other parts are not here."""
         raise UnsupportedError(
             "a map over several ranks must not be pickled or saved as a whole; got protocol "
-            f"{protocol}. Write one recording for each rank with heedmap.parallel."
+            f"{protocol}. Each rank writes its part with heedmap.parallel.save."
         )
 
     @property
