@@ -77,8 +77,8 @@ def test_a_manifest_of_something_else(folder: Path, text: str) -> None:
 
 def test_a_newer_schema(folder: Path) -> None:
     path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
-    refused(folder, "has schema 2. A newer heedmap wrote it: upgrade")
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 3'))
+    refused(folder, "has schema 3. A newer heedmap wrote it: upgrade")
 
 
 def test_an_altered_manifest(folder: Path) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from heedmap.errors import HeedmapError, RankError
 
@@ -43,11 +43,11 @@ BROKEN = re.compile("gloo|nccl|connection|socket|timed out|peer", re.IGNORECASE)
 class Signs:
     """The signs of life of this rank, and those of the others as they were last seen."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, beat_seconds: float) -> None:
+    def __init__(self, store: Store, rank: int, size: int, beat_seconds: float) -> None:
         """Give the first one; the others are read once `meet` is called."""
         self.rank, self.size, self.beat_seconds = rank, size, beat_seconds
         self.count = 0
-        self.store = dist.PrefixStore("heedmap", store)
+        self.store = PrefixStore("heedmap", store)
         self.store.set_timeout(timedelta(seconds=PATIENCE * beat_seconds))
         self.store.set(f"who {rank}", f"process {os.getpid()} on {socket.gethostname()}")
         self.store.set(f"beat {rank}", "0")
@@ -234,7 +234,7 @@ def _message(fault: str) -> str:
 _running: Pulse | None = None
 
 
-def begin(store: dist.Store, rank: int, size: int, fault_seconds: float) -> Signs:
+def begin(store: Store, rank: int, size: int, fault_seconds: float) -> Signs:
     """Return the signs of this rank of a new pulse, in place of an earlier one."""
     end()
     # A store of its own, because another thread may wait in the group's for long.

@@ -104,8 +104,10 @@ def _begin_group(device: str | None) -> Literal["cpu", "cuda"]:
             f"torchrun must have said all of {', '.join(WANTED)}; got an environment without "
             f"{lacking[0]}. Run: torchrun --nproc-per-node 2 program.py."
         )
-    alone: dict[str, Any] = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
-    options = alone if lacking else {}
+    options: dict[str, Any] = {}
+    if lacking:
+        store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+        options = {"store": store, "rank": 0, "world_size": 1}
     if device == "cpu" or not torch.cuda.is_available():
         if device == "cuda":
             raise ArgumentError("device must be one that is there; got 'cuda'. Use 'cpu'.")
