@@ -146,6 +146,10 @@ def main(
     for way, found in scores.items():
         print(f"{way:22}" + "".join(f"{name:>8} {x:.3f}" for name, x in found.items()))
     with torch.no_grad():
+        pauses = truth[..., 0] == 0
+        shares = (net(others)[1] * pauses[:, None, None]).sum(-1).mean((0, 2))
+        print("of its weight, each head gives frames without speech", end=" ")
+        print(*[f"{x:.0%}" for x in shares], f"(they are {pauses.float().mean():.0%} of all)")
         mixed = (truth.mean(1) - 0.5).square().sum(-1).argmin()
         draw([before, net], others[mixed], truth[mixed], picture)
     return scores

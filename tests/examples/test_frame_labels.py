@@ -13,10 +13,10 @@ def test_attention_learns_labels_that_a_frame_alone_does_not_tell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main = runpy.run_path(str(EXAMPLE))["main"]
-    scores = main(tmp_path / "heads.png", minutes=6, steps=120)
+    scores = main(tmp_path / "heads.png", minutes=9, steps=200)
     assert scores["self-attention"]["right"] > scores["each frame alone"]["right"] + 0.05
     assert scores["self-attention"]["music"] > scores["each frame alone"]["music"] + 0.05
     assert (tmp_path / "heads.png").stat().st_size > 10_000
     told = capsys.readouterr()
-    assert len(told.out.splitlines()) == 3
+    assert len(told.out.splitlines()) == 4
     assert "█" * 40 in told.err
