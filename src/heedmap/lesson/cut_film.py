@@ -87,8 +87,9 @@ def write_film(path: Path, pictures: Iterable[UInt8[Tensor, "height width 3"]]) 
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=FRAMES_PER_SECOND, options={"crf": "18"})
         for picture in pictures:
-            stream.height, stream.width = picture.shape[:2]
-            stream.pix_fmt = "yuv420p"
+            if not stream.codec_context.is_open:
+                stream.height, stream.width = picture.shape[:2]
+                stream.pix_fmt = "yuv420p"
             container.mux(stream.encode(av.VideoFrame.from_ndarray(picture.numpy(), "rgb24")))
         container.mux(stream.encode(None))
 

@@ -312,6 +312,7 @@ function code(lesson) {
     lesson.text("h2", "code"),
     lesson.text("p", "code_says"),
     make("pre", { class: "ls-code", tabindex: "0" }, make("code", {}, lesson.say("code_text"))),
+    lesson.text("p", "code_train"),
   );
 }
 

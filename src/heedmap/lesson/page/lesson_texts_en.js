@@ -229,7 +229,7 @@ export const texts = {
   voices_part: "speaker {name}",
   film: "A film: when a shot returns",
   film_says:
-    "No ready film at hand has a shot that returns, so this one was cut: A B A C B A D. A and B come back, and go on where they stopped; no frame is there twice. There is no trained model here: the features of a frame are merely brightness and colour in parts of its picture, and they themselves are `Q`, `K` and `V` (as if `W_Q`, `W_K` and `W_V` changed nothing), so each frame looks at frames like itself. In the last piece of A, most of the weight that goes far goes back to the A before. Then move to D, at the end: it was never there before, and has a favourite all the same, merely because light and colours are alike. Weights say “alike”, not “the same thing”.",
+    "No ready film at hand has a shot that returns, so this one was cut: A B A C B A D. A and B come back, and go on where they stopped; no frame is there twice. There is no trained model here: the features of a frame are merely brightness and colour in parts of its picture, and they themselves are `Q`, `K` and `V` (as if `W_Q`, `W_K` and `W_V` changed nothing), so each frame looks at frames like itself. In the last piece of A, nearly all of the weight that goes far goes back to the A before. Then move to D, at the end: it was never there before, and yet most of its far weight goes to A, merely because light and colours are alike. Weights say “alike”, not “the same thing”.",
   film_open: "Open the film",
   film_part: "shot {name}",
   screen_now: "now",
@@ -288,6 +288,8 @@ export const texts = {
 
   code: "The same numbers in a few lines",
   code_says: "In a Python with heedmap, this prints the weights that this page begins with:",
+  code_train:
+    "Then train one for real: ~examples/frame_labels.py~, a file to be read from top to bottom, lets it learn where there is speech and where there is music, and draws what its heads look at before and after.",
   code_text: `import torch
 from heedmap.nn import SelfAttention
 
