@@ -140,12 +140,27 @@ def test_nothing_covers_the_text_on_paper(open_lesson: OpenLesson, width: int) -
     )
     assert stuck == []
     edges = page.evaluate(
-        """() => [".ls-top", ".ls-page", ".ls-bar"].flatMap((name) => {
+        """() => [".ls-page", ".ls-bar"].flatMap((name) => {
             const { top, bottom } = document.querySelector(name).getBoundingClientRect();
             return [top, bottom];
         })"""
     )
     assert edges == sorted(edges)
+
+
+def test_paper_is_light_and_keeps_its_shades(open_lesson: OpenLesson) -> None:
+    page = open_lesson(color_scheme="dark")
+    look = """() => {
+        const style = getComputedStyle(document.querySelector(".ls"));
+        const cell = getComputedStyle(document.querySelector("[data-matrix=weights] .ls-cell"));
+        return [style.color, style.printColorAdjust, cell.color];
+    }"""
+    on_screen = page.evaluate(look)
+    page.emulate_media(media="print", color_scheme="dark")
+    color, adjust, cell_color = page.evaluate(look)
+    assert color == cell_color == "rgb(28, 33, 40)" != on_screen[0]
+    assert adjust == "exact"
+    assert not page.locator("details, button.hm-small").filter(visible=True).count()
 
 
 def test_no_blank_follows_a_full_width_bracket(open_lesson: OpenLesson) -> None:
