@@ -81,19 +81,21 @@ def assert_written(page: Page) -> None:
 
 def test_the_server_brings_the_font_and_what_was_drawn_before_is_drawn_again(page: Page) -> None:
     held: list[Route] = []
-    page.route("**/HeedmapSansSC-Regular.otf", held.append)
+    page.route("**/HeedmapSansSC-Regular.otf", lambda route: held.append(route))
     with Running(Explorer(scene())) as running:
         page.goto(running.url)
         page.locator(".hm-map").wait_for()
         view = "document.getElementById('heedmap').heedmap"
         page.evaluate(f"{view}.whenQuiet()")
-        boxes = page.locator(".hm-axis-queries").screenshot()
+        # Playwright's own screenshots wait for fonts.
+        drawn = "document.querySelector('.hm-axis-queries').toDataURL()"
+        boxes = page.evaluate(drawn)
         assert len(held) == 1
         with page.expect_response("**/HeedmapSansSC-Regular.otf"):
             held[0].continue_()
         assert_written(page)
         page.evaluate(f"{view}.whenQuiet()")
-        assert page.locator(".hm-axis-queries").screenshot() != boxes
+        assert page.evaluate(drawn) != boxes
 
 
 def test_a_file_brings_the_characters_that_it_has(page: Page, tmp_path: Path) -> None:
