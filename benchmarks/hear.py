@@ -1,10 +1,10 @@
 """How long `hear` takes and how much memory: `python -m benchmarks.hear [--minutes 1 10 60]`.
 
-The recording is ten minutes of conversation of four packaged voices with music and noise, made by
-the simulation, over and over, each time at another level and with other noise, as FLAC of 44.1 kHz
-stereo. Each length is heard in a process of its own, whose largest memory is told by the system;
-models are in the cache before. The shares are of the length of the recording: of time on the
-clock, and of the time of all processors together, which tells more where the machine is busy.
+The recording is a conversation of four packaged voices with music and noise, made by the simulation
+ten minutes at a time, each part at another level, as FLAC of 44.1 kHz stereo. Each length is heard
+in a process of its own, whose largest memory is told by the system; models are in the cache before.
+The shares are of the length of the recording: of time on the clock, and of the time of all
+processors together, which tells more where the machine is busy.
 """
 
 import argparse
@@ -31,24 +31,25 @@ def record(path: Path, minutes: float) -> None:
     from heedmap.speech.material import packaged_music, packaged_voices
     from heedmap.speech.simulation import simulate
 
-    made = simulate(
-        packaged_voices(VOICES, print),
-        seconds=min(PART_SECONDS, 60 * minutes),
-        overlap_share=0.1,
-        seed=1,
-        music=packaged_music(print),
-        noise_snr_db=25,
-    )
-    part = soxr.resample(made.samples.numpy(), made.sample_rate_hz, RATE_HZ) / 2
+    voices, music = packaged_voices(VOICES, print), packaged_music(print)
     drawn = numpy.random.default_rng(0)
     with soundfile.SoundFile(path, "w", RATE_HZ, 2, subtype="PCM_16") as file:
-        left = round(60 * minutes * RATE_HZ)
+        left, seed = round(60 * minutes * RATE_HZ), 1
         while left > 0:
+            made = simulate(
+                voices,
+                seconds=min(PART_SECONDS, 60 * minutes),
+                overlap_share=0.1,
+                seed=seed,
+                music=music,
+                noise_snr_db=25,
+            )
+            part = soxr.resample(made.samples.numpy(), made.sample_rate_hz, RATE_HZ) / 2
             level = 10 ** (drawn.uniform(-6, 0) / 20)
             for block in numpy.array_split(part[:left], 60):
                 noise = drawn.normal(0, 1e-3, (len(block), 2))
                 file.write(level * block[:, None] + noise)
-            left -= len(part)
+            left, seed = left - len(part), seed + 1
 
 
 def heard(path: Path) -> dict[str, float]:
