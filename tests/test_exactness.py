@@ -4,6 +4,7 @@ import copy
 import io
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor
 import heedmap
 from heedmap import AttentionMap, Causal, Documents, Padding, Visible
 from heedmap.errors import ArgumentError, BudgetError, FrozenError, UnsupportedError
+from heedmap.kernels import differentiable
 from heedmap.nn import SelfAttention
 
 BACKENDS = ["auto", "tiles", "reference"]
@@ -126,6 +128,30 @@ class TestAutocast:
             output, weights = layer(x)
         assert output.dtype == torch.bfloat16
         torch.testing.assert_close(weights.float().sum(-1), torch.ones(2, 9), atol=1e-5, rtol=0)
+
+
+class TestCoarseProducts:
+    @pytest.mark.parametrize("asked", ["high", "medium"])
+    def test_float32_is_multiplied_as_it_is(
+        self, inputs: Inputs, asked: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever PyTorch is told: on a GPU that would be TF32, with 10 bits."""
+        found, run = [], differentiable.run
+
+        def look(*given: Any) -> Any:
+            found.append((torch.backends.cuda.matmul.allow_tf32, precision_of("mkldnn", "matmul")))
+            return run(*given)
+
+        precision_of = torch._C._get_fp32_precision_getter
+        monkeypatch.setattr(differentiable, "run", look)
+        torch.set_float32_matmul_precision(asked)
+        try:
+            heedmap.attention(*inputs)
+            assert found == [(False, "ieee")]
+            assert torch.get_float32_matmul_precision() == asked
+            assert torch.backends.cuda.matmul.allow_tf32
+        finally:
+            torch.set_float32_matmul_precision("highest")
 
 
 class TestModes:

@@ -8,7 +8,13 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C import _get_dispatch_mode, _is_tracing, _TorchDispatchModeKey
+from torch._C import (
+    _get_dispatch_mode,
+    _get_fp32_precision_getter,
+    _is_tracing,
+    _set_fp32_precision_setter,
+    _TorchDispatchModeKey,
+)
 from torch._C._functorch import (
     get_unwrapped,
     is_batchedtensor,
@@ -25,20 +31,37 @@ _PROXY = _TorchDispatchModeKey.PROXY
 
 _AS_IT_IS = nullcontext()
 
+_PRODUCTS = ("cuda", "matmul"), ("mkldnn", "matmul")
+"""The settings that say how float32 is multiplied, on a GPU and on a CPU."""
+
+_COARSE = ("tf32", "bf16")
+
 
 def exactly() -> AbstractContextManager[object]:
-    """Return a block in which autocast rounds no product.
+    """Return a block in which products are rounded neither by autocast nor to TF32 or bfloat16.
+
+    The latter is what ``torch.set_float32_matmul_precision`` asks for. Its setting is one for all
+    threads, and is put back behind the block.
 
     >>> with torch.autocast("cpu", dtype=torch.bfloat16), exactly():
     ...     (torch.ones(1, 1) @ torch.ones(1, 1)).dtype
     torch.float32
     """
-    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
-    if not devices:
+    cast = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    # Written out, since this is asked before every small step.
+    if not cast and (
+        _get_fp32_precision_getter("cuda", "matmul") not in _COARSE
+        and _get_fp32_precision_getter("mkldnn", "matmul") not in _COARSE
+    ):
         return _AS_IT_IS
     stack = ExitStack()
-    for device in devices:
-        stack.enter_context(torch.autocast(device, enabled=False))
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+    for by in _PRODUCTS:
+        if (set_to := _get_fp32_precision_getter(*by)) in _COARSE:
+            stack.callback(_set_fp32_precision_setter, *by, set_to)
+            _set_fp32_precision_setter(*by, "ieee")
     return stack
 
 
