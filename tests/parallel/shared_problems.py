@@ -140,6 +140,8 @@ def questions(weights: AttentionMap) -> dict[str, Tensor]:
         "top keys": top.indices,
         "smallest": weights.topk(2, largest=False).values,
         "largest": weights.amax(-1),
+        "any above": (weights > 0.3).amax(-1).double(),
+        "smallest of marks": (weights > 0).amin(-1).double(),
         "picture": weights.pool(7, 5),
         "picture of largest": weights.pool(4, 4, "max"),
         "product": weights @ values,

@@ -289,13 +289,14 @@ def refused(wrong: str) -> str:
     elif wrong == "written into before":
         given = x.clone().requires_grad_()
         output = attention(given, given, given)[0]
-        with torch.no_grad():
-            given[..., 0] += rank
+        if rank:
+            given.detach().add_(1)
         return _said(lambda: output.sum().backward())
     elif wrong in ("other questions", "other rows", "written into", "saved"):
         weights = attention(x, x, x)[1]
         if wrong == "written into":
-            x[..., 0] += rank
+            if rank:
+                x[..., 0] += 1
             return _said(weights.received)
         if wrong == "saved":
             import pickle
@@ -343,11 +344,11 @@ WRONG = {
     "other questions": ["RankError: all ranks must ask the same, in the same order; rank 0"] * 2,
     "other rows": ["RankError: all ranks must ask the same, in the same order; rank 0"] * 2,
     "written into": [
-        "UnsupportedError: query, key, bias and sinks of a rank must not be written into",
+        "RankError: rank 1 must be able to take part; it got: query, key, bias and sinks of a",
         "UnsupportedError: query, key, bias and sinks of a rank must not be written into",
     ],
     "written into before": [
-        "UnsupportedError: what attention was given on a rank must not be written into before",
+        "RankError: rank 1 must be able to take part; it got: what attention was given on",
         "UnsupportedError: what attention was given on a rank must not be written into before",
     ],
     "saved": ["UnsupportedError: a map over several ranks must not be pickled or saved"] * 2,

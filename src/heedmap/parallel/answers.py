@@ -47,6 +47,7 @@ def top(
         value, place = (
             whole_rows(part, shards.queries, shards.members, 1) for part in questions.strongest()
         )
+        value = value.to(rule.dtype)
     if not (torch.is_grad_enabled() and rule.requires_grad()):
         return value, place
 
@@ -163,7 +164,9 @@ class Questions:
         cell = torch.zeros((), dtype=rule.dtype, device=rule.device)
         self.received = cell.new_zeros((matrices, own_keys))
         self.entropy = cell.new_zeros((matrices, own_rows))
-        self.found = Strongest((matrices, own_rows, count), cell)
+        # Whole numbers and booleans know no −∞, which every number is larger than.
+        found = cell if rule.dtype.is_floating_point else cell.double()
+        self.found = Strongest((matrices, own_rows, count), found)
         self.bins = self.sums = None
         if pool is not None:
             pooled = min(rows, pool[0]), min(columns, pool[1])
@@ -253,9 +256,9 @@ class Questions:
             start = pair.own.start
             place = spread(some.matrices), slice(start + some.rows.start, start + some.rows.stop)
             if self.count:
-                value, key = top_of_tile(tile, min(self.count, len(columns)), self.largest)
-                value = value if self.largest else -value
-                self.found.add(place, value.to(self.found.value), key + columns.start)
+                signed = tile.to(self.found.value) if self.largest else -tile.to(self.found.value)
+                value, key = top_of_tile(signed, min(self.count, len(columns)))
+                self.found.add(place, value, key + columns.start)
             if not self.all_of_them:
                 continue
             self.entropy[place] += torch.special.entr(tile).sum(-1)

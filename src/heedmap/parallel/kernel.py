@@ -104,66 +104,86 @@ def _lacking(problem: Problem, normalizer: Tensor) -> Tensor | float:
     return found.unflatten(0, (batch, heads))
 
 
-def _backward(
-    shards: Shards,
-    value: Tensor | None,
-    output: Tensor | None,
-    normalizer: Tensor,
-    d_output: Tensor | None,
-    d_normalizer: Tensor | None,
-) -> Gradients:
-    """Return the gradients of this rank's tensors, one journey of the keys later.
+class _Back:
+    """The gradients of this rank's tensors as they grow, on one journey of the keys.
 
-    Without values and an output, only the log-normaliser's own gradient is there.
+    Args:
+        shards: The problem.
+        value: This rank's values; None where only the log-normaliser's gradient goes back.
+        output: What this rank's rows gathered, and
+        d_output: its gradient; None without values.
+        normalizer: Their log-normaliser over all keys, and
+        d_normalizer: its gradient, if any.
     """
-    dtype, bias, own_sinks = shards.compute_dtype, shards.scoring.bias, shards.scoring.sinks
-    given = [shards.key] if value is None else [shards.key, value]
-    d_query = torch.zeros(shards.query.shape, dtype=dtype, device=shards.query.device)
-    d_bias = None if bias is None else torch.zeros(bias.shape, dtype=dtype, device=bias.device)
-    if output is None or d_output is None:
-        output = d_output = d_query.new_zeros((*d_query.shape[:3], 1))
-    output, d_output = output.to(dtype), d_output.to(dtype)
-    if d_normalizer is not None:
-        d_normalizer = d_normalizer.masked_fill(normalizer == -torch.inf, 0)
 
-    def work(source: int, theirs: list[Tensor]) -> list[Tensor]:
+    def __init__(
+        self,
+        shards: Shards,
+        value: Tensor | None,
+        output: Tensor | None,
+        d_output: Tensor | None,
+        normalizer: Tensor,
+        d_normalizer: Tensor | None,
+    ) -> None:
+        dtype, bias = shards.compute_dtype, shards.scoring.bias
+        self.shards, self.value, self.normalizer = shards, value, normalizer
+        self.d_query = torch.zeros_like(shards.query, dtype=dtype)
+        self.d_bias = None
+        if bias is not None and bias.requires_grad:
+            self.d_bias = torch.zeros_like(bias, dtype=dtype)
+        if output is None or d_output is None:
+            output = d_output = self.d_query.new_zeros((*self.d_query.shape[:3], 1))
+        self.output, self.d_output = output.to(dtype), d_output.to(dtype)
+        self.d_normalizer = d_normalizer
+        if d_normalizer is not None:
+            self.d_normalizer = d_normalizer.masked_fill(normalizer == -torch.inf, 0)
+
+    def run(self) -> Gradients:
+        """Return the gradients."""
+        shards, bias = self.shards, self.shards.scoring.bias
+        given = [shards.key] if self.value is None else [shards.key, self.value]
+        sums = [torch.zeros_like(tensor, dtype=shards.compute_dtype) for tensor in given]
+        round_trip(shards.members, shards.plan, given, self._work, sums)
+        return Gradients(
+            self.d_query.to(shards.query.dtype),
+            sums[0].to(shards.key.dtype),
+            None if bias is None or self.d_bias is None else self.d_bias.to(bias.dtype),
+            self._of_sinks(),
+            sums[-1].to(given[-1].dtype),
+        )
+
+    def _work(self, source: int, theirs: list[Tensor]) -> list[Tensor]:
+        """Add what this rank's rows see of a rank's keys; return what is those keys' part."""
+        shards = self.shards
         key, *values = theirs
-        sums = [torch.zeros_like(tensor, dtype=dtype) for tensor in theirs]
+        sums = [torch.zeros_like(tensor, dtype=shards.compute_dtype) for tensor in theirs]
         for pair in shards.pairs(source):
             problem = shards.block(pair, key, source)
-            part = (
-                widened(values[0][:, :, pair.theirs])
-                if values
-                else problem.key.new_zeros((*problem.key.shape[:3], 1))
-            )
-            lines = (slice(None), slice(None), pair.own)
-            backward = differentiable.backward_of(differentiable.choose(problem, part), problem)
-            found = backward(
-                problem,
-                part,
-                output[lines],
-                normalizer[lines],
-                d_output[lines],
-                None if d_normalizer is None else d_normalizer[lines],
-            )
-            d_query[lines] += found.query
-            for total, found_part in zip(sums, (found.key, found.value), strict=False):
-                total[:, :, pair.theirs] += found_part
-            if d_bias is not None and found.bias is not None:
-                shards.bias_block(d_bias, pair).add_(found.bias)
+            if values:
+                part = widened(values[0][:, :, pair.theirs])
+            else:
+                part = problem.key.new_zeros((*problem.key.shape[:3], 1))
+            found = self._of_block(problem, part, pair.own)
+            self.d_query[:, :, pair.own] += found.query
+            for total, d_part in zip(sums, (found.key, found.value), strict=False):
+                total[:, :, pair.theirs] += d_part
+            if self.d_bias is not None and found.bias is not None:
+                shards.bias_block(self.d_bias, pair).add_(found.bias)
         return sums
 
-    sums = [torch.zeros(tensor.shape, dtype=dtype, device=tensor.device) for tensor in given]
-    round_trip(shards.members, shards.plan, given, work, sums)
-    d_sinks = None
-    if own_sinks is not None:
-        slope = -(d_output * output).sum(-1)
-        slope = slope if d_normalizer is None else slope + d_normalizer
-        d_sinks = sinks.gradient(own_sinks, normalizer, slope)
-    found = d_query.to(shards.query.dtype), sums[0].to(shards.key.dtype)
-    d_bias = None if bias is None or d_bias is None else d_bias.to(bias.dtype)
-    d_value = sums[0] if value is None else sums[1].to(value.dtype)
-    return Gradients(*found, d_bias, d_sinks, d_value)
+    def _of_block(self, problem: Problem, value: Tensor, own: slice) -> Gradients:
+        backward = differentiable.backward_of(differentiable.choose(problem, value), problem)
+        rise = None if self.d_normalizer is None else self.d_normalizer[:, :, own]
+        rows = (part[:, :, own] for part in (self.output, self.normalizer, self.d_output))
+        return backward(problem, value, *rows, rise)
+
+    def _of_sinks(self) -> Tensor | None:
+        own = self.shards.scoring.sinks
+        if own is None:
+            return None
+        slope = -(self.d_output * self.output).sum(-1)
+        slope = slope if self.d_normalizer is None else slope + self.d_normalizer
+        return sinks.gradient(own, self.normalizer, slope)
 
 
 class _Output(torch.autograd.Function):
@@ -182,7 +202,7 @@ class _Output(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         shards, (value, output, normalizer) = prepared(ctx, ctx.shards, "the gradient of an output")
         with exactly():
-            found = _backward(shards, value, output, normalizer, d_output, None)
+            found = _Back(shards, value, output, d_output, normalizer, None).run()
         return None, *listed(shards, found), found.value
 
 
@@ -200,7 +220,7 @@ class _LogNormalizer(torch.autograd.Function):
         wish = "the gradient of a log-normaliser"
         shards, (normalizer,) = prepared(ctx, ctx.shards, wish)
         with exactly():
-            found = _backward(shards, None, None, normalizer, None, d_normalizer)
+            found = _Back(shards, None, None, None, normalizer, d_normalizer).run()
         return None, None, *listed(shards, found)
 
 

@@ -187,9 +187,12 @@ class _Job:
 def live_blocks(rule: LazyMatrix, pair: Pair) -> Iterator[Block]:
     """Yield the blocks of a pair of stretches that may hold anything but 0."""
     first, left = pair.queries.start, pair.keys.start
+    ranges: dict[range, tuple[int, int]] = {}
     for some in blocks(rule.sizes[0], len(pair.queries), len(pair.keys)):
         rows = range(first + some.rows.start, first + some.rows.stop)
-        start, stop = rule.column_range(rows)
+        if rows not in ranges:
+            ranges[rows] = rule.column_range(rows)
+        start, stop = ranges[rows]
         columns = range(max(left + some.columns.start, start), min(left + some.columns.stop, stop))
         if columns:
             yield Block(some.matrices, rows, columns)
