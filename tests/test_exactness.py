@@ -3,7 +3,7 @@
 import copy
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from heedmap import AttentionMap, Causal, Documents, Padding, Visible
 from heedmap.errors import ArgumentError, BudgetError, FrozenError, UnsupportedError
 from heedmap.kernels import differentiable
 from heedmap.nn import SelfAttention
+from heedmap.precision import exactly
 
 BACKENDS = ["auto", "tiles", "reference"]
 
@@ -131,27 +132,52 @@ class TestAutocast:
 
 
 class TestCoarseProducts:
-    @pytest.mark.parametrize("asked", ["high", "medium"])
-    def test_float32_is_multiplied_as_it_is(
-        self, inputs: Inputs, asked: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Whatever PyTorch is told: on a GPU that would be TF32, with 10 bits."""
+    """What PyTorch is told about products of float32: on a GPU that would be TF32, with 10 bits."""
+
+    @pytest.fixture(autouse=True)
+    def _as_it_was(self) -> Iterator[None]:
+        settings = [("generic", "all"), ("cuda", "matmul"), ("mkldnn", "matmul")]
+        before = [torch._C._get_fp32_precision_getter(*by) for by in settings]
+        yield
+        torch.set_float32_matmul_precision("highest")
+        for by, precision in zip(settings, before, strict=True):
+            torch._C._set_fp32_precision_setter(*by, precision)
+
+    @pytest.fixture
+    def found(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+        """Return what is set while attention computes."""
         found, run = [], differentiable.run
 
         def look(*given: Any) -> Any:
-            found.append((torch.backends.cuda.matmul.allow_tf32, precision_of("mkldnn", "matmul")))
+            found.append(self.settings())
             return run(*given)
 
-        precision_of = torch._C._get_fp32_precision_getter
         monkeypatch.setattr(differentiable, "run", look)
+        return found
+
+    def settings(self) -> tuple[str, str]:
+        backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+        return tuple(backend.fp32_precision for backend in backends)
+
+    @pytest.mark.parametrize("asked", ["high", "medium"])
+    def test_of_all_backends(self, inputs: Inputs, asked: str, found: list[Any]) -> None:
         torch.set_float32_matmul_precision(asked)
-        try:
-            heedmap.attention(*inputs)
-            assert found == [(False, "ieee")]
-            assert torch.get_float32_matmul_precision() == asked
-            assert torch.backends.cuda.matmul.allow_tf32
-        finally:
-            torch.set_float32_matmul_precision("highest")
+        heedmap.attention(*inputs)
+        assert found == [("ieee", "ieee")]
+        assert torch.get_float32_matmul_precision() == asked
+        assert torch.backends.cuda.matmul.allow_tf32
+
+    def test_of_one_backend(self, inputs: Inputs, found: list[Any]) -> None:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        heedmap.attention(*inputs)
+        assert found == [("ieee", "ieee")]
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+    def test_after_an_error(self, inputs: Inputs) -> None:
+        torch.set_float32_matmul_precision("high")
+        with pytest.raises(RuntimeError, match="of the test"), exactly():
+            raise RuntimeError("of the test")
+        assert torch.get_float32_matmul_precision() == "high"
 
 
 class TestModes:

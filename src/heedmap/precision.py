@@ -2,8 +2,8 @@
 
 import functools
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -58,11 +58,32 @@ def exactly() -> AbstractContextManager[object]:
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             stack.enter_context(torch.autocast(device, enabled=False))
-    for by in _PRODUCTS:
-        if (set_to := _get_fp32_precision_getter(*by)) in _COARSE:
-            stack.callback(_set_fp32_precision_setter, *by, set_to)
-            _set_fp32_precision_setter(*by, "ieee")
+    stack.enter_context(_fine_products())
     return stack
+
+
+@contextmanager
+def _fine_products() -> Iterator[None]:
+    """Have float32 multiplied as it is, and put back what was said in whichever of two ways."""
+    try:
+        asked = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        # It was said for single backends, and PyTorch will not have the two ways mixed.
+        settings = [(by, _get_fp32_precision_getter(*by)) for by in _PRODUCTS]
+        put_back = functools.partial(_set_each, settings)
+        _set_each([(by, "ieee") for by in _PRODUCTS])
+    else:
+        put_back = functools.partial(torch.set_float32_matmul_precision, asked)
+        torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        put_back()
+
+
+def _set_each(settings: list[tuple[tuple[str, str], str]]) -> None:
+    for by, precision in settings:
+        _set_fp32_precision_setter(*by, precision)
 
 
 def never_compiled(function: Callable[P, R]) -> Callable[P, R]:
