@@ -1,5 +1,6 @@
 """Settings of the documentation site: .venv/bin/python -m sphinx -n -W docs docs/_build/html"""
 
+import logging
 import re
 import warnings
 from importlib import metadata
@@ -64,6 +65,8 @@ nitpick_ignore_regex = [
         r"heedmap\.(summary\.Answers|analysis\.spoken|speech\.summary|look\.choosing\.choose)",
     ),
 ]
+# An extension shows what every logger has to say, and fontTools tells of each table of a font.
+logging.getLogger("fontTools").setLevel(logging.WARNING)
 # Of a version of the extension that is older than this Sphinx; nothing that we could mend.
 warnings.filterwarnings("ignore", module="sphinx_autodoc_typehints")
 
