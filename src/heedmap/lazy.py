@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from heedmap.places import Index, as_numbers, block_width, compose, pick, split
@@ -134,6 +134,18 @@ class Sharded(LazyMatrix, ABC):
     @abstractmethod
     def row_normalizer(self) -> Shaped[Tensor, "matrices rows"]:
         """Return the log-normaliser of every row."""
+
+    @abstractmethod
+    def trace(self) -> Any:
+        """Return what a gradient with respect to whole weights is made of; None for others."""
+
+    @abstractmethod
+    def product(
+        self,
+        rows: Float[Tensor, "batch heads own_rows width"],
+        columns: Float[Tensor, "batch kv_heads own_columns width"],
+    ) -> "Sharded":
+        """Return rows · columnsᵀ over the same processes, of which each gives its own of both."""
 
     @abstractmethod
     def is_same(self, other: "Sharded") -> bool:

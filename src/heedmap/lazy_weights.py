@@ -130,6 +130,13 @@ class _WeightsRead(torch.autograd.Function):
         return gradient, None
 
 
+def marked(normalizer: Tensor, trace: Trace) -> Tensor:
+    """Return a log-normaliser whose gradient tells that weights were read beside the output."""
+    if not normalizer.requires_grad:
+        return normalizer
+    return _WeightsRead.apply(normalizer, trace.asked)  # pyright: ignore[reportReturnType]
+
+
 class LogNormalizer:
     """The log-normaliser of a problem: known from the kernel, or made when it is first needed."""
 
@@ -163,9 +170,7 @@ class LogNormalizer:
             # A pass that adds up gradients treats it as an input beside query and key.
             return self.known
         found = differentiable.log_normalizer(self.problem, self.known, self.backend)
-        if self.trace is None or not found.requires_grad:
-            return found
-        return _WeightsRead.apply(found, self.trace.asked)  # pyright: ignore[reportReturnType]
+        return found if self.trace is None else marked(found, self.trace)
 
     def rows(self, matrices: Index, rows: Index) -> Float[Tensor, "matrices rows"]:
         """Return the log-normaliser of some rows.

@@ -93,6 +93,34 @@ def test_on_fewer_and_more(processes: Processes, ranks: int, name: str) -> None:
     processes.run(ranks, compare, name)
 
 
+def gradients_of_maps() -> None:
+    """The gradient with respect to the map is a map over the same ranks."""
+    rank, case = dist.get_rank(), CASES["causal, uneven"]
+    layout, problem = LAYOUTS[case.layout](dist.get_world_size()), whole(case)
+    parts = shards_of(problem, layout, rank, torch.float64)
+    output, weights = attention(*parts, mask=Causal(), layout=layout)
+    expected, one = heedmap.attention(*problem.inputs, mask=Causal())
+    told: list[AttentionMap] = []
+    weights.register_hook(told.append)
+    weights.retain_grad()
+    loss, whole_loss = output.square().sum(), expected.square().sum()
+    (found,) = torch.autograd.grad(loss, [weights], retain_graph=True)
+    (exact,) = torch.autograd.grad(whole_loss, [one])
+    close(found.to_dense(), exact.to_dense(), "gradient of a map")
+    close(found.mean(1).received(), exact.mean(1).received(), "what its columns hold")
+    with pytest.raises(UnsupportedError, match="it also reads the weights"):
+        torch.autograd.grad(loss + weights.entropy().sum(), [weights], retain_graph=True)
+    loss.backward()
+    close(told[-1][0, 0, 7].to_dense(), exact[0, 0, 7].to_dense(), "what a hook is told")
+    assert weights.grad is not None
+    # Twice: once for autograd.grad, which a prehook hears of as well.
+    close(weights.grad[1, 1].to_dense() / len(told), exact[1, 1].to_dense(), "what is kept")
+
+
+def test_gradients_with_respect_to_the_map(processes: Processes) -> None:
+    processes.run(2, gradients_of_maps)
+
+
 def errors_in(dtype: torch.dtype, factor: float) -> list[dict[str, float]]:
     """Return how far from float64 two ranks are, and one process is, in half or single digits."""
     rank, size = dist.get_rank(), dist.get_world_size()

@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import FrozenError, UnsupportedError
+from heedmap.lazy import Sharded
 from heedmap.lazy_weights import LazyWeights, LogNormalizer, Trace, leaves
 from heedmap.map_cells import densify
 from heedmap.map_functions.table import on
@@ -123,8 +124,7 @@ def _retain_grad(held: AttentionMap) -> None:
 
 @on("retains_grad")
 def _retains_grad(held: AttentionMap) -> bool:
-    rule = held._rule
-    trace = rule.normalizer.trace if isinstance(rule, LazyWeights) else None
+    trace = _known_trace(held)
     return trace is not None and trace.asked.retains
 
 
@@ -179,10 +179,7 @@ def trace_of(held: AttentionMap) -> Trace:
     Raises:
         UnsupportedError: if it cannot be had.
     """
-    rule = held._rule
-    trace = None
-    if isinstance(rule, LazyWeights) and rule.form == "weights":
-        trace = rule.normalizer.trace
+    trace = _known_trace(held)
     if trace is None:
         raise UnsupportedError(
             "the gradient with respect to a map must be asked of a whole map that came with an "
@@ -191,6 +188,14 @@ def trace_of(held: AttentionMap) -> Trace:
             "for that of the map it was made of, or work on weights.to_dense()."
         )
     return trace
+
+
+def _known_trace(held: AttentionMap) -> Trace | None:
+    rule = held._rule
+    if isinstance(rule, Sharded):
+        return rule.trace()
+    is_whole = isinstance(rule, LazyWeights) and rule.form == "weights"
+    return rule.normalizer.trace if is_whole else None
 
 
 def _refuse_other_ways(outputs: Any, trace: Trace) -> None:
@@ -226,8 +231,11 @@ def _dense(given: Any) -> Any:
 def _maker(held: AttentionMap, trace: Trace, graph: bool) -> Callable[[Tensor], AttentionMap]:
     """Return what makes the gradient of a map from that of its output; it holds no graph node."""
     value, lead, dtype = trace.value if graph else trace.value.detach(), held._lead, held.dtype
+    shared = held._detached()._rule if isinstance(held._rule, Sharded) else None
 
     def make(grad: Tensor) -> AttentionMap:
+        if isinstance(shared, Sharded):
+            return AttentionMap(shared.product(grad, value), lead, (True, True), dtype)
         problem = Problem(grad, value, None, Scoring(1.0))
         rule = LazyWeights(problem, LogNormalizer(problem), "scores")
         return AttentionMap(rule, lead, (True, True), dtype)
@@ -237,5 +245,9 @@ def _maker(held: AttentionMap, trace: Trace, graph: bool) -> Callable[[Tensor], 
 
 def _none_of(held: AttentionMap, trace: Trace) -> Tensor:
     """Return the gradient of an output that a loss does not depend on."""
-    (leaf,) = leaves(held._rule)
-    return trace.value.new_zeros((*leaf.problem.query.shape[:3], trace.value.shape[-1]))
+    if isinstance(held._rule, Sharded):
+        query = held._rule.tensors()[0]
+    else:
+        (leaf,) = leaves(held._rule)
+        query = leaf.problem.query
+    return trace.value.new_zeros((*query.shape[:3], trace.value.shape[-1]))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import DTypeError, HeedmapError, ShapeError, UnsupportedError
+from heedmap.lazy_weights import trace_of
 from heedmap.masks import Mask, Padding, Window, parts_of
 from heedmap.parallel import kernel
 from heedmap.parallel.fingerprints import described
@@ -112,7 +113,8 @@ def attention(
     )
     shards, values = _shards(members, queries, keys, (query, key, value), mask, local)
     output, normalizer = kernel.run(shards, values)
-    weights = ShardedWeights(shards, Normalizer(shards, normalizer))
+    known = Normalizer(shards, normalizer, trace_of(output, values))
+    weights = ShardedWeights(shards, known)
     if query.ndim < 4:
         output = output.reshape(*query.shape[:-1], value.shape[-1])
     return output, AttentionMap(weights, tuple(query.shape[:-2]), dtype=query.dtype)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from heedmap.kernels import tiles
-from heedmap.lazy_weights import Form, is_far
+from heedmap.lazy_weights import Form, Trace, is_far, marked
 from heedmap.parallel import kernel
 from heedmap.parallel.merging import Rows
 from heedmap.parallel.shards import Shards
@@ -23,11 +23,17 @@ class Normalizer:
     Attributes:
         shards: The problem.
         known: The numbers.
+        trace: What a gradient with respect to the weights is made of, if there is one.
     """
 
-    def __init__(self, shards: Shards, known: Float[Tensor, "batch heads own_queries"]) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        known: Float[Tensor, "batch heads own_queries"],
+        trace: Trace | None = None,
+    ) -> None:
         """Hold it; nothing is computed."""
-        self.shards, self.known = shards, known
+        self.shards, self.known, self.trace = shards, known, trace
         self._exact: Rows | None = None
         self._is_far: bool | None = None
 
@@ -38,7 +44,8 @@ class Normalizer:
             return self.known
         if self.known.is_inference() and not torch.is_inference_mode_enabled():
             self.known = self.known.clone()
-        return kernel.log_normalizer(self.shards, self.known)
+        found = kernel.log_normalizer(self.shards, self.known)
+        return found if self.trace is None else marked(found, self.trace)
 
     def exact(self) -> Rows | None:
         """Return it to all digits of float64, where that of float32 has too few on some rank.

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from heedmap.errors import UnsupportedError
 from heedmap.lazy import LazyMatrix, Sharded
-from heedmap.lazy_weights import Form
+from heedmap.lazy_weights import Form, Trace
 from heedmap.parallel import answers, passes
 from heedmap.parallel.fetching import Fetched, whole_rows
 from heedmap.parallel.fingerprints import described
 from heedmap.parallel.reading import Known, Normalizer, known_rows, read
 from heedmap.parallel.shards import Shards
 from heedmap.places import CELLS, Index
+from heedmap.scoring import Scoring
 from heedmap.summary import Summary
 
 
@@ -122,6 +123,16 @@ class ShardedWeights(Sharded):
     def is_same(self, other: Sharded) -> bool:
         """Return whether another rule is of the same problem."""
         return isinstance(other, ShardedWeights) and other.shards is self.shards
+
+    def trace(self) -> Trace | None:
+        """Return what a gradient with respect to whole weights is made of; None for scores."""
+        return self.normalizer.trace if self.form == "weights" else None
+
+    def product(self, rows: Tensor, columns: Tensor) -> "ShardedWeights":
+        """Return rows · columnsᵀ, of which each rank gives those of its queries and keys."""
+        shards = replace(self.shards, query=rows, key=columns, mask=None, scoring=Scoring(1.0))
+        nothing = torch.zeros(rows.shape[:3], dtype=shards.compute_dtype, device=rows.device)
+        return ShardedWeights(shards, Normalizer(shards, nothing), "scores")
 
     def in_form(self, form: Form) -> "ShardedWeights | None":
         """Return the same cells read as scores or logarithms."""
