@@ -192,10 +192,9 @@ def trace_of(held: AttentionMap) -> Trace:
 
 def _known_trace(held: AttentionMap) -> Trace | None:
     rule = held._rule
-    if isinstance(rule, Sharded):
-        return rule.trace()
-    is_whole = isinstance(rule, LazyWeights) and rule.form == "weights"
-    return rule.normalizer.trace if is_whole else None
+    if isinstance(rule, LazyWeights) and rule.form == "weights":
+        return rule.normalizer.trace
+    return rule.trace() if isinstance(rule, Sharded) else None
 
 
 def _refuse_other_ways(outputs: Any, trace: Trace) -> None:
