@@ -220,6 +220,30 @@ def test_half_precision_may_be_off_by_its_last_bit(monkeypatch: pytest.MonkeyPat
         assert cuda.forward(problem, value)[0].dtype == dtype
 
 
+@pytest.mark.parametrize("engine", ENGINES, ids=[engine.name for engine in ENGINES])
+def test_what_they_are_called_with(engine: Engine) -> None:
+    """PyTorch knows what these calls return without computing it: also where there is no GPU."""
+    heads = 2 if engine.shares_heads else 4
+    query = torch.empty(2, 4, 70, 16, device="meta", dtype=torch.bfloat16)
+    key, value = torch.empty(2, 2, heads, 70, 16, device="meta", dtype=torch.bfloat16)
+    output, normalizer = engine.run(query, key, value, True, 0.25)
+    assert output.shape == query.shape
+    assert (normalizer.shape, normalizer.dtype) == (query.shape[:3], torch.float32)
+    assert not engine.takes(*torch.ones(3, 1, 2, 8, 8), True)
+
+
+def test_vectors_begin_where_eight_numbers_can_be_read() -> None:
+    plain = torch.randn(2, 3, 10, 24)
+    for aligned in (plain, plain[:, :, 2:9], plain[..., 8:16], plain[:1, :1].transpose(1, 2)):
+        assert cuda._aligned(aligned, aligned.shape[-1]) is aligned
+    for given in (plain[..., 3:19], plain[..., 1:9], torch.randn(2, 3, 8, 10).mT[..., :8]):
+        copied = cuda._aligned(given, 8 * (given.shape[-1] // 8))
+        assert copied.is_contiguous()
+        assert copied.storage_offset() == 0
+        assert torch.equal(copied, given)
+    assert cuda._aligned(plain[..., :5], 8)[..., 5:].abs().sum() == 0
+
+
 def test_on_a_cpu_the_kernel_for_cpus_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "choose", None)
     problem, value = problem_of()

@@ -23,7 +23,7 @@ from heedmap.kernels.fused.stretches import Stretch, stretches_of
 from heedmap.problem import Problem, all_finite
 
 WIDTHS = 8
-"""Of what the width of a vector must be a multiple."""
+"""Of what the width of a vector, and the way from one to the next, must be a multiple."""
 
 ALIGNED = 128
 """Numbers of rows that are a multiple of this need no rounding up in any kernel."""
@@ -167,7 +167,15 @@ def _fit(problem: Problem, value: Tensor, engine: Engine) -> tuple[Tensor, Tenso
         key, value = (t.repeat_interleave(groups, dim=1) for t in (key, value))
     width = max(query.shape[-1], value.shape[-1])
     width += -width % WIDTHS
-    query, key, value = (
-        pad(t, (0, width - t.shape[-1])) if t.shape[-1] < width else t for t in (query, key, value)
-    )
-    return tuple(t if t.stride(-1) == 1 else t.contiguous() for t in (query, key, value))  # pyright: ignore[reportReturnType]
+    return _aligned(query, width), _aligned(key, width), _aligned(value, width)
+
+
+def _aligned(tensor: Tensor, width: int) -> Tensor:
+    """Return vectors of this width that begin where kernels may read eight numbers at once."""
+    if tensor.shape[-1] < width:
+        return pad(tensor, (0, width - tensor.shape[-1]))
+    sizes, steps = tensor.shape[:-1], tensor.stride()[:-1]
+    starts = [step for size, step in zip(sizes, steps, strict=True) if size > 1]
+    if tensor.stride(-1) == 1 and not any(n % WIDTHS for n in (*starts, tensor.storage_offset())):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)

@@ -128,7 +128,7 @@ def draw(
         peak = tl.max(tl.where(chosen, bits, 0), 1)
         for down in range(first_row_bin, last_row_bin + 1):
             here = row_bin == down
-            cell = down * pooled_columns + across
+            cell = tl.cast(down, tl.int64) * pooled_columns + across
             if sums is not None:
                 tl.atomic_add(sums + cell, tl.sum(tl.where(here, line, 0.0), 0), sem="relaxed")
             if maxima is not None:
