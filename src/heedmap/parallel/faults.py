@@ -35,6 +35,7 @@ SURE = 3
 PATIENCE = 2
 """For how many beats the store is waited for."""
 
+LETTING_GO_SECONDS = 0.1
 ENDED = "ended"
 BROKEN = re.compile("gloo|nccl|connection|socket|timed out|peer", re.IGNORECASE)
 """What PyTorch says when it could not reach another rank."""
@@ -154,7 +155,8 @@ class Pulse:
         self._over = threading.Event()
         self._lock, self._counting = threading.Lock(), threading.Lock()
         atexit.register(self.end)
-        threading.Thread(target=self._run, name="heedmap pulse", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="heedmap pulse", daemon=True)
+        self._thread.start()
 
     def end(self) -> None:
         """Tell the others that this rank takes no more part, and stop."""
@@ -163,6 +165,10 @@ class Pulse:
             if not self._over.is_set():
                 self._over.set()
                 self.signs.close()
+        self._thread.join()
+        # A thread of gloo lets go of the last tensors a moment after it has said that they are
+        # there. Where Python has ended by then, so does the process, with an error.
+        time.sleep(LETTING_GO_SECONDS)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
