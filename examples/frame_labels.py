@@ -152,6 +152,7 @@ def main(
         print(*[f"{x:.0%}" for x in shares], f"(they are {pauses.float().mean():.0%} of all)")
         mixed = (truth.mean(1) - 0.5).square().sum(-1).argmin()
         draw([before, net], others[mixed], truth[mixed], picture)
+    print(f"what the heads look at: {picture}")
     return scores
 
 
