@@ -12,8 +12,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 import heedmap
-from heedmap import AttentionMap, Causal, Padding, Window
+from heedmap import AttentionMap, Causal, Padding, Window, places
 from heedmap.errors import HeedmapError, UnsupportedError
+from heedmap.kernels import tiles
 from heedmap.parallel import Layout, attention
 from heedmap.parallel.members import Members
 
@@ -91,6 +92,22 @@ def test_as_on_one_process(processes: Processes, name: str) -> None:
 @pytest.mark.parametrize("name", ["causal, uneven", "padded", "causal window", "documents"])
 def test_on_fewer_and_more(processes: Processes, ranks: int, name: str) -> None:
     processes.run(ranks, compare, name)
+
+
+def compare_in_small_blocks(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module, values in (
+            (places, {"CELLS": 150, "LEAST_SIDE": 5, "SIDE": 12}),
+            (tiles, {"SIDE": 12}),
+        ):
+            for constant, value in values.items():
+                patch.setattr(module, constant, value)
+        compare(name)
+
+
+@pytest.mark.parametrize("name", ["causal, uneven", "causal window"])
+def test_in_blocks_of_any_size(processes: Processes, name: str) -> None:
+    processes.run(2, compare_in_small_blocks, name)
 
 
 def gradients_of_maps() -> None:

@@ -73,7 +73,10 @@ def attention(
 
     Cost: O(query · key / ranks) time, and what a rank has of key and value sent to each other rank
     that may look at it; memory of three ranks' keys and values, and of the output. A few numbers
-    are compared first, which takes about a millisecond. Backward: the same twice over.
+    are compared first, which takes about a millisecond. Backward: the same twice over. What is
+    asked of the map's rows, heads, or cells computed from its cells, goes through it in the same
+    way; some of its rows or columns, its transpose, and products of maps are put together by every
+    rank for itself, a block at a time.
 
     Exactness: as for `heedmap.attention`. PyTorch's own context parallel is not used: it runs on
     CUDA alone, knows no masks but the causal one, and gives no log-normaliser.

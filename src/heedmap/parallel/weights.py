@@ -130,7 +130,9 @@ class ShardedWeights(Sharded):
 
     def product(self, rows: Tensor, columns: Tensor) -> "ShardedWeights":
         """Return rows · columnsᵀ, of which each rank gives those of its queries and keys."""
-        shards = replace(self.shards, query=rows, key=columns, mask=None, scoring=Scoring(1.0))
+        changed: dict[str, Any] = {"mask": None, "scoring": Scoring(1.0)}
+        changed["clean"] = (True,) * self.shards.members.size
+        shards = replace(self.shards, query=rows, key=columns, **changed)
         nothing = torch.zeros(rows.shape[:3], dtype=shards.compute_dtype, device=rows.device)
         return ShardedWeights(shards, Normalizer(shards, nothing), "scores")
 
