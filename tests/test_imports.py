@@ -20,6 +20,7 @@ OPTIONAL = (
     "soundfile",
     "soxr",
     "transformers",
+    "triton",
 )
 PROGRAM = f"""
 import sys
