@@ -68,6 +68,16 @@ def summary_of(*inputs: Any, **options: Any) -> Any:
     return found.answers, len(calls)
 
 
+def tried(dtype: Any) -> bool:
+    """Return whether the kernel passes the trial that it has to on a GPU."""
+    import torch
+
+    from heedmap.kernels import triton
+    from heedmap.kernels.triton import trial
+
+    return trial.is_right(triton.statistics, torch.device("cpu"), dtype, 12)
+
+
 def answer() -> None:
     """Call what comes in, and send back what it returns, until nothing more comes."""
     import importlib

@@ -22,11 +22,11 @@ from heedmap.errors import ArgumentError
 from heedmap.kernels import reference, tiles, triton
 from heedmap.kernels.spans import Hidden, hidden_of
 from heedmap.kernels.statistics import Found, Wanted
-from heedmap.kernels.triton import library
+from heedmap.kernels.triton import library, trial
 from heedmap.kernels.triton.shares import Sizes, groups_for, share_out
 from heedmap.problem import Problem, make_problem
 from heedmap.reductions import Bins
-from tests.kernels.interpreted import Interpreter, summary_of
+from tests.kernels.interpreted import Interpreter, summary_of, tried
 
 IS_THERE = importlib.util.find_spec("triton") is not None
 needs_triton = pytest.mark.skipif(
@@ -347,6 +347,48 @@ def test_it_compiles_for_gpus(
     assert found["spilt"] == 0
     # Tensor cores multiply half precision alone.
     assert (found["products"] > 0) == (numbers != "fp32")
+
+
+def plainly(problem: Problem, _: Tensor, wanted: Wanted) -> Found:
+    """Return the same statistics without Triton."""
+    weights = exact_weights(problem)[0].float()
+    dense = AttentionMap.from_weights(weights)
+    assert wanted.bins is not None
+    size = [int(numbers[-1]) + 1 for numbers in wanted.bins]
+    sums, maxima = dense.pool(*size, "sum"), dense.pool(*size, "max")
+    strongest = weights.topk(wanted.top)
+    return Found(dense.received(), dense.entropy(), *strongest, sums, maxima)
+
+
+def raising(*_: Any) -> Found:
+    raise RuntimeError("Failed to find C compiler.\nMore lines.")
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_trial_on_a_gpu_is_passed_by_the_interpreter(
+    dtype: torch.dtype, interpreter: Interpreter
+) -> None:
+    assert interpreter(tried, dtype)
+
+
+def test_the_trial_on_a_gpu_tells_right_from_wrong() -> None:
+    kind = CPU, torch.float32, 8
+    assert trial.is_right(plainly, *kind)
+    for name in Found._fields:
+
+        def wrong(*given: Any, name: str = name) -> Found:
+            found = plainly(*given)
+            return found._replace(**{name: getattr(found, name) + 1})
+
+        with pytest.warns(
+            UserWarning, match=rf"does not work on cpu \({name} differ from float64\)"
+        ):
+            assert not trial.is_right(wrong, *kind)
+        # Once is enough.
+        assert not trial.is_right(wrong, *kind)
+    with pytest.warns(UserWarning, match=r"\(RuntimeError: Failed to find C compiler\.\); heedmap"):
+        assert not trial.is_right(raising, *kind)
 
 
 WITHOUT = """

@@ -20,7 +20,7 @@ from torch.nn import Parameter
 
 from heedmap.kernels.spans import Hidden, hidden_of, is_simple
 from heedmap.kernels.statistics import Found, Wanted
-from heedmap.kernels.triton import gather, library
+from heedmap.kernels.triton import gather, library, trial
 from heedmap.kernels.triton.shares import Sizes, groups_for, share_out
 from heedmap.problem import Problem
 
@@ -62,6 +62,8 @@ def serves(problem: Problem, top: int) -> bool:
 
     It knows no soft-cap, no function of scores, and no float64; of masks those that `native` knows.
     Without a GPU it serves only under Triton's interpreter.
+
+    Cost: where inputs of this kind are new on a GPU, some seconds, to compile and try it.
     """
     scoring, query = problem.scoring, problem.query
     if not (query.is_cuda or library.is_interpreted()) or not library.is_there():
@@ -76,7 +78,10 @@ def serves(problem: Problem, top: int) -> bool:
         return False
     if scoring.bias is not None and scoring.bias.dtype == torch.float64:
         return False
-    return bool(query.numel() and problem.key.numel()) and is_simple(problem)
+    if not (query.numel() and problem.key.numel() and is_simple(problem)):
+        return False
+    kind = query.device, query.dtype, query.shape[-1]
+    return not query.is_cuda or trial.is_right(statistics, *kind)
 
 
 def statistics(
