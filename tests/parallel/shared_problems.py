@@ -123,15 +123,23 @@ def shards_of(problem: Whole, layout: Layout, rank: int, dtype: torch.dtype) -> 
         part = tensor.detach().to(dtype)
         if number < 3 or (part.ndim == 4 and part.shape[2] == LENGTH):
             part = layout.shard(part, rank, dim=2)
-        parts.append(part.clone().requires_grad_())
+        if number < 3:
+            # As layers give them: heads lie within positions.
+            part = part.transpose(1, 2).contiguous().transpose(1, 2)
+        parts.append(part.clone(memory_format=torch.preserve_format).requires_grad_())
     return parts
 
 
-def questions(weights: AttentionMap) -> dict[str, Tensor]:
+def some_values() -> Tensor:
+    """Return values for a product, of which a gradient is wanted."""
+    drawn = torch.linspace(-1, 1, 3 * LENGTH, dtype=torch.float64).reshape(3, LENGTH)
+    return drawn.mT.requires_grad_()
+
+
+def questions(weights: AttentionMap, values: Tensor) -> dict[str, Tensor]:
     """Ask a map everything that is answered whole."""
     top = weights.topk(3)
     lines = torch.tensor([0, 17, LENGTH - 1])
-    values = torch.linspace(-1, 1, LENGTH * 3, dtype=weights.dtype).reshape(LENGTH, 3)
     return {
         "row sums": weights.sum(-1),
         "received": weights.received(),

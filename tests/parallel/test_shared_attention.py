@@ -20,7 +20,16 @@ from heedmap.parallel.members import Members
 
 from ..conftest import _forbid_dense
 from .processes import Processes
-from .shared_problems import CASES, LAYOUTS, LENGTH, loss_of, questions, shards_of, whole
+from .shared_problems import (
+    CASES,
+    LAYOUTS,
+    LENGTH,
+    loss_of,
+    questions,
+    shards_of,
+    some_values,
+    whole,
+)
 
 
 def close(found: Tensor, expected: Tensor, name: str, tolerance: float = 1e-12) -> None:
@@ -45,7 +54,8 @@ def compare(name: str) -> None:
     output, weights = attention(*parts[:3], **options, layout=layout)
     assert weights.shape == problem.weights.shape
     close(output, layout.shard(problem.output, rank, dim=2), f"{name}, output")
-    found, expected = questions(weights), questions(problem.weights)
+    values = some_values(), some_values()
+    found, expected = questions(weights, values[0]), questions(problem.weights, values[1])
     for question, answer in expected.items():
         close(found[question], answer, f"{name}, {question}")
     up = torch.linspace(-1, 2, problem.output.numel(), dtype=torch.float64)
@@ -61,6 +71,9 @@ def compare(name: str) -> None:
         else:
             dist.all_reduce(own)
         close(own, grad, f"{name}, gradient {number}", 1e-11)
+    assert values[0].grad is not None
+    assert values[1].grad is not None
+    close(values[0].grad, values[1].grad, f"{name}, gradient of values")
     compare_summaries(name, weights, problem.weights, layout)
 
 

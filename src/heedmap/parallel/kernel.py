@@ -10,7 +10,7 @@ from heedmap.errors import UnsupportedError
 from heedmap.kernels import differentiable, sinks, tiles
 from heedmap.kernels.gradients import Gradients
 from heedmap.parallel.merging import Rows
-from heedmap.parallel.ring import round_trip, travel
+from heedmap.parallel.ring import round_trip, travel, zeros_for
 from heedmap.parallel.shards import Shards, widened
 from heedmap.precision import exactly
 from heedmap.problem import Problem
@@ -127,10 +127,10 @@ class _Back:
     ) -> None:
         dtype, bias = shards.compute_dtype, shards.scoring.bias
         self.shards, self.value, self.normalizer = shards, value, normalizer
-        self.d_query = torch.zeros_like(shards.query, dtype=dtype)
+        self.d_query = zeros_for(shards.query, dtype)
         self.d_bias = None
         if bias is not None and bias.requires_grad:
-            self.d_bias = torch.zeros_like(bias, dtype=dtype)
+            self.d_bias = zeros_for(bias, dtype)
         if output is None or d_output is None:
             output = d_output = self.d_query.new_zeros((*self.d_query.shape[:3], 1))
         self.output, self.d_output = output.to(dtype), d_output.to(dtype)
@@ -142,7 +142,7 @@ class _Back:
         """Return the gradients."""
         shards, bias = self.shards, self.shards.scoring.bias
         given = [shards.key] if self.value is None else [shards.key, self.value]
-        sums = [torch.zeros_like(tensor, dtype=shards.compute_dtype) for tensor in given]
+        sums = [zeros_for(tensor, shards.compute_dtype) for tensor in given]
         round_trip(shards.members, shards.plan, given, self._work, sums)
         return Gradients(
             self.d_query.to(shards.query.dtype),
@@ -156,7 +156,7 @@ class _Back:
         """Add what this rank's rows see of a rank's keys; return what is those keys' part."""
         shards = self.shards
         key, *values = theirs
-        sums = [torch.zeros_like(tensor, dtype=shards.compute_dtype) for tensor in theirs]
+        sums = [zeros_for(tensor, shards.compute_dtype) for tensor in theirs]
         for pair in shards.pairs(source):
             problem = shards.block(pair, key, source)
             if values:

@@ -16,7 +16,7 @@ from heedmap.lazy_weights import Form
 from heedmap.parallel.fingerprints import described
 from heedmap.parallel.kernel import prepared
 from heedmap.parallel.reading import Known, read
-from heedmap.parallel.ring import Pair, Plan, round_trip, travel
+from heedmap.parallel.ring import Pair, Plan, round_trip, travel, zeros_for
 from heedmap.parallel.shards import Shards, widened
 from heedmap.places import Block, Index, blocks
 from heedmap.precision import exactly
@@ -231,11 +231,11 @@ class _Back:
     ) -> None:
         self.job, self.shards, self.known, self.upward = job, shards, known, upward
         bias, given = shards.scoring.bias, job.home.shards.scoring.bias
-        self.d_query = torch.zeros_like(shards.query, dtype=shards.compute_dtype)
-        self.d_known = torch.zeros_like(known.own)
+        self.d_query = zeros_for(shards.query, shards.compute_dtype)
+        self.d_known = zeros_for(known.own, known.own.dtype)
         self.d_bias = None
         if bias is not None and given is not None and given.requires_grad:
-            self.d_bias = torch.zeros_like(bias, dtype=shards.compute_dtype)
+            self.d_bias = zeros_for(bias, shards.compute_dtype)
 
     def take(self, others: list[Tensor], further: list[Tensor], wanted: Sequence[bool]) -> None:
         """Take the tensors that are the same on every rank, and which of them want a gradient."""
@@ -243,17 +243,20 @@ class _Back:
             tensor.requires_grad_(want)
         self.further = further
         self.shared = [*others, *further]
-        self.d_shared = [torch.zeros_like(t) if t.requires_grad else None for t in self.shared]
+        self.d_shared = [
+            zeros_for(tensor, tensor.dtype) if tensor.requires_grad else None
+            for tensor in self.shared
+        ]
         remaining = iter(others)
         self.slotted = self.job.slotted.map_tensors(lambda _: next(remaining))
 
     def run(self) -> list[Tensor | None]:
         """Return the gradients of this rank's tensors, of the log-normaliser, and of the rest."""
         shards, plan = self.shards, self.job.plan
-        d_key = torch.zeros_like(shards.key, dtype=shards.compute_dtype)
+        d_key = zeros_for(shards.key, shards.compute_dtype)
 
         def work(source: int, theirs: list[Tensor]) -> list[Tensor]:
-            d_theirs = torch.zeros_like(theirs[0], dtype=shards.compute_dtype)
+            d_theirs = zeros_for(theirs[0], shards.compute_dtype)
             for pair in plan.pairs(shards.members.rank, source):
                 for block in live_blocks(self.job.rule, pair):
                     self._add(block, within(pair, block), theirs[0], source, d_theirs)

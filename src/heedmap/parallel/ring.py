@@ -160,6 +160,11 @@ def room_like(like: Tensor, dim: int, length: int) -> Tensor:
     return like.new_empty(shape)
 
 
+def zeros_for(like: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return zeros for what is added up of a tensor, whole in memory as ranks send it."""
+    return torch.zeros(like.shape, dtype=dtype, device=like.device)
+
+
 def _add(sums: Sequence[Tensor], parts: Sequence[Tensor]) -> None:
     for total, part in zip(sums, parts, strict=False):
         total += part
