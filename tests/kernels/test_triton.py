@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,18 @@ from heedmap.reductions import Bins
 from tests.kernels.interpreted import Interpreter, summary_of, tried
 
 IS_THERE = importlib.util.find_spec("triton") is not None
-needs_triton = pytest.mark.skipif(
+without_triton = pytest.mark.skipif(
     not IS_THERE, reason="needs Triton, which is not installed here; on Linux the checks install it"
 )
 needs_gpu = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none on this machine"
 )
 CPU = torch.device("cpu")
+
+
+def needs_triton(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that runs Triton's kernel, or its compiler: seconds, all together a minute."""
+    return pytest.mark.slow(without_triton(test))
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +332,6 @@ def test_what_it_does_not_take_goes_elsewhere(interpreter: Interpreter) -> None:
 
 
 @needs_triton
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "numbers", "width", "top"),
     [(80, "bf16", 64, 8), (90, "bf16", 80, 0), (90, "fp32", 128, 8)],
