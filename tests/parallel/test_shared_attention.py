@@ -102,7 +102,7 @@ def test_as_on_one_process(processes: Processes, name: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("name", ["causal, uneven", "padded", "causal window", "documents"])
+@pytest.mark.parametrize("name", ["causal, uneven", "padded"])
 def test_on_fewer_and_more(processes: Processes, ranks: int, name: str) -> None:
     processes.run(ranks, compare, name)
 
