@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -61,15 +61,13 @@ class Signs:
         self.who = [name.decode() for name in names]
         now = time.monotonic()
         self.last = {rank: ("", now) for rank in range(self.size) if rank != self.rank}
-        self.answered = self.looked = now
+        self.answered = now
 
     def exchange(self) -> str:
-        """Give a sign and read those of the others; return the fault that one has found, or ''."""
-        began = time.monotonic()
-        if began - self.looked > SURE * self.beat_seconds:
-            # It is this process that was stopped: the others have not been silent, nobody listened.
-            self.answered = began
-            self.last = {rank: (beat, began) for rank, (beat, _) in self.last.items()}
+        """Give a sign and read those of the others; return the fault that one has found, or ''.
+
+        It may hang: a store that was stopped with its process is waited for.
+        """
         self.count += 1
         names = ["fault", *(f"beat {rank}" for rank in self.last)]
         try:
@@ -77,13 +75,17 @@ class Signs:
             fault, *beats = (said.decode() for said in self.store.multi_get(names))
         except RuntimeError:
             # That the store does not answer is a fault once it has gone on for long.
-            self.looked = time.monotonic()
             return ""
-        self.looked = self.answered = now = time.monotonic()
+        self.answered = now = time.monotonic()
         for rank, beat in zip(tuple(self.last), beats, strict=True):
             if self.last[rank][0] != beat:
                 self.last[rank] = beat, now
         return fault
+
+    def forgive(self) -> None:
+        """Forget how long nothing came: it is this process that did not listen."""
+        self.answered = now = time.monotonic()
+        self.last = {rank: (beat, now) for rank, (beat, _) in self.last.items()}
 
     def missed_store(self, silent_seconds: float, since: float = 0.0) -> str:
         """Return that the store is gone, or ''; see `missed_rank`."""
@@ -113,9 +115,6 @@ class Signs:
 
     def tell(self, fault: str) -> str:
         """Let the others know of a fault; return the one that was told first."""
-        if self.answered < self.looked:
-            # Who holds the store is gone, or stopped and would be waited for.
-            return fault
         try:
             return self.store.compare_set("fault", "", fault).decode()
         except RuntimeError:
@@ -139,11 +138,13 @@ class Signs:
 
 
 class Pulse:
-    """A thread that exchanges signs of life, and the blocks in which this rank waits for others.
+    """Two threads, and the blocks in which this rank waits for others.
+
+    One thread exchanges signs of life, and may hang in it; the other one judges by what has come.
 
     Args:
         signs: The signs; all ranks have given their first.
-        everywhere: Whether a fault ends the process outside of such blocks, too.
+        everywhere: Whether a rank that is gone ends the process outside of such blocks, too.
     """
 
     def __init__(self, signs: Signs, *, everywhere: bool) -> None:
@@ -153,19 +154,24 @@ class Pulse:
         self.fault = ""
         self._blocks = 0
         self._over = threading.Event()
-        self._lock, self._counting = threading.Lock(), threading.Lock()
+        self._store, self._counting = threading.Lock(), threading.Lock()
         atexit.register(self.end)
-        self._thread = threading.Thread(target=self._run, name="heedmap pulse", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=work, name="heedmap pulse", daemon=True)
+            for work in (self._exchange, self._judge)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
         """Tell the others that this rank takes no more part, and stop."""
         atexit.unregister(self.end)
-        with self._lock:
-            if not self._over.is_set():
-                self._over.set()
-                self.signs.close()
-        self._thread.join()
+        self._over.set()
+        if self._takes_store():
+            self.signs.close()
+            self._store.release()
+        for thread in self._threads:
+            thread.join(timeout=self.signs.beat_seconds)
         # A thread of gloo lets go of the last tensors a moment after it has said that they are
         # there. Where Python has ended by then, so does the process, with an error.
         time.sleep(LETTING_GO_SECONDS)
@@ -195,42 +201,50 @@ class Pulse:
         signs, beat_seconds = self.signs, self.signs.beat_seconds
         sure = SURE * beat_seconds
         while not self.fault and time.monotonic() - since < SILENT * beat_seconds:
-            late = time.monotonic() - since > sure + PATIENCE * beat_seconds
-            self._look(
-                lambda late=late: (
-                    signs.missed_rank(sure, since)
-                    or signs.missed_store(sure, since)
-                    or (signs.ended_rank() if late else "")
-                )
-            )
+            missed = signs.missed_rank(sure, since) or signs.missed_store(sure, since)
+            if not missed and time.monotonic() - since > sure + PATIENCE * beat_seconds:
+                missed = signs.ended_rank()
+            self._tell(missed)
             time.sleep(beat_seconds / 4)
 
-    def _look(self, missed: Callable[[], str]) -> None:
-        """Exchange signs, and note the fault that another rank found, or else what is missed."""
-        with self._lock:
-            if self._over.is_set():
-                return
-            fault = self.signs.exchange()
-            if not fault and (found := missed()):
-                fault = self.signs.tell(found)
+    def _exchange(self) -> None:
+        while not self._over.wait(self.signs.beat_seconds):
+            with self._store:
+                fault = self.signs.exchange()
             self.fault = self.fault or fault
 
-    def _missed(self) -> str:
-        silent = SILENT * self.signs.beat_seconds
-        missed = self.signs.missed_rank(silent)
-        # Whoever waits for nobody may outlive the store at the end of a program.
-        return missed or (self.signs.missed_store(silent) if self._blocks else "")
-
-    def _run(self) -> None:
+    def _judge(self) -> None:
         beat_seconds = self.signs.beat_seconds
+        last = time.monotonic()
         while not self._over.wait(beat_seconds):
-            self._look(self._missed)
+            before, last = last, time.monotonic()
+            if last - before > SURE * beat_seconds:
+                # All of this process was stopped.
+                self.signs.forgive()
+            missed = self.signs.missed_rank(SILENT * beat_seconds)
+            if self._blocks:
+                # Whoever waits for nobody may outlive the store at the end of a program.
+                missed = missed or self.signs.missed_store(SILENT * beat_seconds)
+            self._tell(missed)
             if self.fault and (self._blocks or self.everywhere):
                 # Where a connection broke, too, the block is about to raise.
                 time.sleep(beat_seconds)
                 if self._blocks or self.everywhere:
                     print(f"heedmap: {_message(self.fault)}", file=sys.stderr, flush=True)
                     os._exit(1)
+
+    def _tell(self, fault: str) -> None:
+        """Note a fault, and let the others know, unless one of them has found another before."""
+        if not fault or self.fault:
+            return
+        # While the store is waited for there is nobody to be told.
+        if self._takes_store():
+            fault = self.signs.tell(fault)
+            self._store.release()
+        self.fault = fault
+
+    def _takes_store(self) -> bool:
+        return self._store.acquire(timeout=self.signs.beat_seconds)
 
 
 def _message(fault: str) -> str:
