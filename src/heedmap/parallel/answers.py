@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from heedmap.kernels.statistics import Found, Wanted
@@ -31,7 +31,7 @@ FAR_KEY = torch.iinfo(torch.long).max
 
 def top(
     home: "ShardedWeights", rule: LazyMatrix, count: int, largest: bool
-) -> tuple[Float[Tensor, "matrices rows count"], Int[Tensor, "matrices rows count"]]:
+) -> tuple[Shaped[Tensor, "matrices rows count"], Int[Tensor, "matrices rows count"]]:
     """Return the largest (or smallest) cells of each row, in order, with their columns.
 
     Cost: one journey of the keys; memory of the answer on every rank. The values are
