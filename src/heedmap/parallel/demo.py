@@ -164,7 +164,7 @@ def _print_differences(found: Tensor, summary: Summary, expected: Tensor, known:
     assert summary.top_keys is not None
     assert known.top_keys is not None
     others = int((summary.top_keys != known.top_keys).sum())
-    print(f"{'top 3 keys':14}  {others} of {known.top_keys.numel()} differ, of equal weight")
+    print(f"{'top 3 keys':14}  {others} of {known.top_keys.numel()} differ")
     return same
 
 
