@@ -81,8 +81,9 @@ using namespace heedmap;
 
 // Writes the statistics that are asked for, and where `output` is given also the output and the
 // log-normaliser. With `keeps`, each thread keeps the weights of a block of rows in between (or their
-// scores, where `top` is asked for), else they are made twice. Every thread has its share of the blocks whoever is faster, so that sums come
-// out the same every time. Returns 0, or 1 if there is no memory.
+// scores, where `top` is asked for), else they are made twice. Every thread has its share of the
+// blocks whoever is faster, so that sums come out the same every time. Returns 0, or 1 if there is no
+// memory.
 extern "C" int heedmap_statistics(const HeedmapProblem* problem, const HeedmapStatistics* statistics,
                                   float* output, int keeps) {
     const HeedmapProblem& p = *problem;
