@@ -1,9 +1,10 @@
-"""A program that compiles Triton's kernel for kinds of GPUs that need not be there.
+"""A program that compiles Triton's kernel for a kind of GPU that need not be there.
 
-    python tests/kernels/compiled.py ARCHITECTURE NUMBERS WIDTH TOP
+    python tests/kernels/compiled.py ARCHITECTURE
 
-It prints how many instructions of tensor cores there are, and how many bytes each thread keeps
-outside its registers.
+The statistics of several problems are asked for as ever. In place of a driver stands one that says
+that there is such a GPU, and what would be started is only compiled. It prints, for each problem,
+how many instructions of tensor cores there are and how many bytes a thread keeps outside registers.
 """
 
 import json
@@ -12,65 +13,101 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 import triton
 import triton.backends.nvidia
 from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from triton.runtime import driver
 
-from heedmap.kernels.triton import gather, tile_for
+import heedmap
+from heedmap.kernels import triton as ours
+from heedmap.kernels.statistics import Wanted
+from heedmap.kernels.triton import gather
+from heedmap.problem import make_problem
 
-POINTERS = {
-    **dict.fromkeys(("first", "last", "cuts", "row_bins", "column_bins", "maxima"), "i32"),
-    **dict.fromkeys(("starts", "received", "entropy", "sums"), "fp32"),
-    "valid": "u8",
-    "strongest": "i64",
+
+class Driver:
+    """What Triton asks before it compiles."""
+
+    def __init__(self, architecture: int) -> None:
+        self.architecture = architecture
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.architecture, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _: int) -> int:
+        return 0
+
+
+class Compiling:
+    """The kernel, which is compiled for its arguments where it would be started with them."""
+
+    def __init__(self) -> None:
+        self.kernel = gather.make()
+        self.made: Any = None
+
+    def __getitem__(self, grid: tuple[int, int]) -> Any:
+        def start(*arguments: Any, **options: Any) -> None:
+            self.made = self.kernel.warmup(*arguments, grid=grid, **options)
+
+        return start
+
+
+PROBLEMS: dict[str, tuple[torch.dtype, int, int, dict[str, Any]]] = {
+    "plain": (torch.bfloat16, 64, 8, {}),
+    "causal, odd width": (torch.bfloat16, 33, 0, {"mask": heedmap.Causal("end")}),
+    "wide": (torch.float16, 256, 1, {"mask": heedmap.Padding(torch.ones(2, 150))}),
+    "float32": (torch.float32, 128, 8, {"mask": heedmap.Causal("end")}),
+    "everything": (
+        torch.bfloat16,
+        64,
+        3,
+        {
+            "mask": heedmap.Causal("end") & heedmap.Visible(torch.rand(2, 4, 100, 150) < 0.5),
+            "bias": torch.randn(1, 4, 100, 150),
+        },
+    ),
 }
-ABSENT = ("bias", "visible")
-TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
-def compiled(architecture: int, numbers: str, width: int, top: int) -> dict[str, int]:
-    kernel, tile = gather.make(), tile_for(TYPES[numbers], top)
-    constants = {
-        "WIDTH": width,
-        "TOP": top,
-        "HELD": triton.next_power_of_2(max(top, 1)),
-        "WIDEN": False,
-        "LINES": tile.lines,
-        "COLUMNS": tile.columns,
-        "PART": max(min(triton.next_power_of_2(width), tile.part), 16),
-    } | dict.fromkeys(ABSENT)
-    pointers = POINTERS | {"query": numbers, "key": numbers}
-    signature = {}
-    for parameter in kernel.params:
-        name = parameter.name
-        if name in constants:
-            signature[name] = "constexpr"
-        elif name in pointers:
-            signature[name] = f"*{pointers[name]}"
-        else:
-            signature[name] = "fp32" if name == "scale" else "i32"
-    made = triton.compile(
-        ASTSource(kernel, signature, constants),
-        target=GPUTarget("cuda", architecture, 32),
-        options={"num_warps": tile.warps},
-    )
+def spilt(cubin: bytes) -> int:
     tool = Path(triton.backends.nvidia.__file__).with_name("bin") / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(made.asm["cubin"])
+        file.write(cubin)
         file.flush()
         said = subprocess.run(
             [tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True
         ).stdout
-    [spilt] = re.findall(r"STACK:(\d+)", said)
-    return {
-        "products": len(re.findall(r"\b(?:wgmma\.mma_async|mma\.sync)", made.asm["ptx"])),
-        "spilt": int(spilt),
-    }
+    [found] = re.findall(r"STACK:(\d+)", said)
+    return int(found)
+
+
+def compiled(dtype: torch.dtype, width: int, top: int, options: dict[str, Any]) -> dict[str, int]:
+    compiling = Compiling()
+    gather.make = lambda: compiling
+    given: dict[str, Any] = {"scale": None, "soft_cap": None, "bias": None, "sinks": None}
+    query, key = (
+        torch.zeros(2, 4, 100, width, dtype=dtype),
+        torch.zeros(2, 2, 150, width, dtype=dtype),
+    )
+    problem, _ = make_problem(query, key, None, **{"mask": None} | given | options)
+    picture = torch.arange(100) // 10, torch.arange(150) // 10
+    ours.statistics(problem, torch.zeros(8, 100), Wanted(True, True, top, picture, True, True))
+    made = compiling.made.asm
+    products = len(re.findall(r"\b(?:wgmma\.mma_async|mma\.sync)", made["ptx"]))
+    return {"products": products, "spilt": spilt(made["cubin"])}
 
 
 if __name__ == "__main__":
-    architecture, numbers, width, top = sys.argv[1:]
-    print(json.dumps(compiled(int(architecture), numbers, int(width), int(top))))
+    driver.set_active(Driver(int(sys.argv[1])))
+    kernel = gather.make
+    found = {}
+    for name, problem in PROBLEMS.items():
+        gather.make = kernel
+        found[name] = compiled(*problem)
+    print(json.dumps(found))
