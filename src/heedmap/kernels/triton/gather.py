@@ -19,6 +19,12 @@ tl: Any = None
 TOGETHER = ("cut_out", "log_weights", "take_strongest", "draw")
 """What `gather` calls."""
 
+SIZES = (
+    *("first_matrix", "heads", "shared", "rows", "keys"),
+    *("window", "pooled_rows", "pooled_columns"),
+)
+"""What does not decide how addresses are aligned, and is not worth compiling anew for."""
+
 
 @functools.cache
 def make() -> Any:
@@ -29,7 +35,7 @@ def make() -> Any:
     globals()["tl"] = triton.language
     for part in TOGETHER:
         globals()[part] = triton.jit(globals()[part])
-    return triton.jit(gather)
+    return triton.jit(gather, do_not_specialize=SIZES)
 
 
 @no_type_check
