@@ -107,7 +107,8 @@ class Seen:
     def save(self, folder: str | Path, *, axis: Axis | None = None, force: bool = False) -> None:
         """Write a recording, which `heedmap.open` opens, here or on another machine.
 
-        The folder appears whole, when every file is on the disk, or not at all.
+        The folder appears whole, when every file is on the disk, or not at all. Where ranks share
+        the maps, see `heedmap.parallel`, all of them call it, and each writes its part.
 
         Args:
             folder: Where; it must not exist yet.
@@ -120,6 +121,7 @@ class Seen:
                 by a function of one's own, or whose mask or scores are functions of places.
             InputError: for a folder that exists or cannot be written.
             MissingExtraError: if safetensors is missing.
+            RankError: if it is another rank that cannot go on.
 
         Cost: disk for what the maps stand on, O(positions) for each layer; a dense bias or mask
         that a model made is written as it is.

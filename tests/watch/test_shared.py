@@ -33,7 +33,8 @@ class Attends(nn.Module):
         return F.scaled_dot_product_attention(x, x, x)
 
 
-@pytest.mark.parametrize("by_hand", [False, True])
+# PyTorch takes its own attention apart for the parts of ranks, and loads a compiler for that.
+@pytest.mark.parametrize("by_hand", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_part_is_not_taken_for_the_whole(mesh: DeviceMesh, by_hand: bool) -> None:
     x = distribute_tensor(torch.randn(1, 2, 6, 4), mesh, [Shard(2)])
     model = Attends(by_hand)
