@@ -57,7 +57,7 @@ nitpick_ignore_regex = [
     # The site is built without a network, so the pages of other projects are not known to it.
     (
         r"py:.*",
-        r"(torch|numpy|matplotlib|collections|pathlib|contextlib|abc|typing|os|pyannote)\b.*",
+        r"(torch|numpy|matplotlib|collections|pathlib|contextlib|abc|typing|os|pyannote|Ellipsis)\b.*",
     ),
     # Named in docstrings for those who read the sources; not public.
     (
