@@ -35,7 +35,7 @@ def make() -> Any:
     globals()["tl"] = triton.language
     for part in TOGETHER:
         globals()[part] = triton.jit(globals()[part])
-    return triton.jit(gather, do_not_specialize=SIZES)
+    return triton.jit(do_not_specialize=SIZES)(gather)
 
 
 @no_type_check
