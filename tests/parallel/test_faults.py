@@ -108,7 +108,10 @@ def test_a_rank_that_ends_before_the_others_is_named(own: Processes, tmp_path: P
 @pytest.mark.slow
 def test_a_rank_that_was_stopped_for_a_moment_goes_on(own: Processes, tmp_path: Path) -> None:
     own.begin(2, end_early, tmp_path, "rests")
-    time.sleep(2)
+    status = Path(f"/proc/{own.members[1].process.pid}/stat")
+    while status.read_text().rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.05)
+    time.sleep(1)
     own.signal(1, signal.SIGCONT)
     assert own.finish() == [None, None]
     assert (tmp_path / "done").exists()
@@ -125,6 +128,31 @@ def test_ctrl_c_ends_all(own: Processes, tmp_path: Path) -> None:
     for outcome in outcomes:
         # Whose neighbour was the faster one has lost its connection.
         assert isinstance(outcome, KeyboardInterrupt | RuntimeError), outcome
+
+
+def work_alone(folder: Path, everywhere: bool) -> None:
+    """Wait for nobody for a while, as between two calls."""
+    mesh = parallel.start(device="cpu", fault_seconds=FAULT_SECONDS)
+    assert faults._running is not None
+    faults._running.everywhere = everywhere
+    x = torch.ones(1, 1, 4, 2)
+    parallel.attention(x, x, x, mesh=mesh)
+    (folder / f"{dist.get_rank()}-3").touch()
+    time.sleep(FAULT_SECONDS)
+    parallel.attention(x, x, x, mesh=mesh)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_who_waits_for_nobody(own: Processes, tmp_path: Path, everywhere: bool) -> None:
+    """It raises at the next call; with NCCL, where a GPU may wait unseen, it ends."""
+    own.begin(2, work_alone, tmp_path, everywhere)
+    wait_for_work(tmp_path, 2)
+    own.signal(1, signal.SIGKILL)
+    outcome = own.finish(limit_seconds=FAULT_SECONDS + 10)[0]
+    said = outcome.said if isinstance(outcome, Ended) else str(outcome)
+    assert "got no sign of life of rank 1 of 2" in said
+    assert isinstance(outcome, Ended if everywhere else RankError)
 
 
 PROGRAM = """
