@@ -210,7 +210,8 @@ class Pulse:
     def _exchange(self) -> None:
         while not self._over.wait(self.signs.beat_seconds):
             with self._store:
-                fault = self.signs.exchange()
+                # Behind the last sign there must come none.
+                fault = "" if self._over.is_set() else self.signs.exchange()
             self.fault = self.fault or fault
 
     def _judge(self) -> None:
