@@ -7,9 +7,8 @@ index has taken away. `map_views` says what an index or a reshape does to that, 
 which torch function goes to which reduction.
 """
 
-import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from heedmap import reductions
 from heedmap.axes import Axis
-from heedmap.errors import FrozenError, ShapeError, UnsupportedError
+from heedmap.errors import ShapeError, UnsupportedError
 from heedmap.lazy import Dense, LazyMatrix, sharded_in
 from heedmap.lazy_weights import (
     Form,
@@ -32,6 +31,7 @@ from heedmap.lazy_weights import (
     row_normalizer,
 )
 from heedmap.map_cells import densify, describe
+from heedmap.map_face import TensorFace
 from heedmap.masks import Mask
 from heedmap.precision import never_compiled
 from heedmap.problem import Problem, make_problem
@@ -45,7 +45,7 @@ SMALL_CELLS = 1000
 """Up to how many cells `repr` shows in full, as torch does."""
 
 
-class AttentionMap(Tensor):
+class AttentionMap(TensorFace):
     """The exact weights of attention, query × key for each sample and head, never stored.
 
     Maps come from `heedmap.attention`, `heedmap.nn.SelfAttention`, `from_factors` or
@@ -64,10 +64,6 @@ class AttentionMap(Tensor):
         >>> weights[0, 1, 70_000].topk(2).values
         tensor([1.0000e-05, 1.0000e-05])
     """
-
-    _rule: LazyMatrix
-    _lead: tuple[int, ...]
-    _kept: tuple[bool, bool]
 
     @staticmethod
     def __new__(
@@ -313,8 +309,6 @@ class AttentionMap(Tensor):
         """
         return densify(self, "to_dense()", max_bytes)
 
-    # What a tensor does by methods that torch does not send through __torch_function__.
-
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         """Show a small map as torch would, of a large one shape, mask, size and corners."""
         del tensor_contents
@@ -366,51 +360,6 @@ class AttentionMap(Tensor):
 
         return show(scene_of_map(self, axis=axis, key_axis=key_axis, media=media))
 
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the views along the first dimension."""
-        if not self.ndim:
-            raise TypeError("iteration over a 0-d tensor")
-        return (self[i] for i in range(len(self)))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Return the map as a NumPy array of its own, under the budget."""
-        del copy
-        made = self.numpy()
-        return made if dtype is None else made.astype(dtype, copy=False)
-
-    def numpy(self, *, force: bool = False) -> Any:
-        """Return the map as a NumPy array of its own, under the budget."""
-        if self.requires_grad and not force:
-            raise RuntimeError(
-                "numpy() must not be called on a map that requires grad. Use detach().numpy()."
-            )
-        return densify(self._detached(), "numpy()").numpy(force=force)
-
-    def tolist(self) -> Any:
-        """Return the map as nested lists, under the budget."""
-        return densify(self._detached(), "tolist()").tolist()
-
-    @property
-    def requires_grad(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether anything that the map is made of requires a gradient."""
-        return self._rule.requires_grad()
-
-    @requires_grad.setter
-    def requires_grad(self, value: bool) -> None:
-        raise FrozenError(
-            f"requires_grad must not be set on a map; got {value}. Set it on query and key."
-        )
-
-    def __copy__(self) -> "AttentionMap":
-        """Return another face of the same rule."""
-        return self._on(self._rule)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "AttentionMap":
-        """Return a map on copies of everything that it stands on."""
-        made = self._on(copy.deepcopy(self._detached()._rule, memo))
-        memo[id(self)] = made
-        return made
-
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Save the factors, mask and scale, never the cells."""
         del protocol
@@ -428,21 +377,6 @@ class AttentionMap(Tensor):
         from heedmap.map_functions import call
 
         return call(func, args, kwargs or {})
-
-    @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Refuse what reached for cells that do not exist."""
-        raise UnsupportedError(
-            f"{func} must not reach a map below torch's functions; it did. Use to_dense() first."
-        )
-
-    def _detached(self) -> "AttentionMap":
-        return self._on(self._rule.map_tensors(lambda tensor: tensor.detach()))
-
-    def _on(self, rule: LazyMatrix, dtype: torch.dtype | None = None) -> "AttentionMap":
-        return AttentionMap(rule, self._lead, self._kept, dtype or self.dtype)
 
     def _matrix(self, wish: str) -> LazyMatrix:
         if self._kept != (True, True):

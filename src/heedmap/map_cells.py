@@ -16,22 +16,23 @@ from heedmap.stream import spread
 
 if TYPE_CHECKING:
     from heedmap.attention_map import AttentionMap
+    from heedmap.map_face import TensorFace
 
 
-def is_free(held: "AttentionMap") -> bool:
+def is_free(held: "TensorFace") -> bool:
     """Return whether a map has no more cells than its rows or its columns, or is dense already."""
     _, rows, columns = held._rule.sizes
     return held._kept != (True, True) or min(rows, columns) <= 1 or isinstance(held._rule, Dense)
 
 
-def require_room(held: "AttentionMap", wish: str, max_bytes: int | None = None) -> None:
+def require_room(held: "TensorFace", wish: str, max_bytes: int | None = None) -> None:
     """Refuse `wish` if a dense matrix like the map exceeds `max_bytes`, or the budget when None."""
     needed = math.prod(held.shape) * held.element_size()
     if isinstance(held._rule, Chosen) or not is_free(held):
         budget.require(needed, tuple(held.shape), wish, max_bytes)
 
 
-def densify(held: "AttentionMap", wish: str, max_bytes: int | None = None) -> Tensor:
+def densify(held: "TensorFace", wish: str, max_bytes: int | None = None) -> Tensor:
     """Return a map as an ordinary tensor of its own, for `wish`, under the budget.
 
     Raises:
@@ -42,7 +43,7 @@ def densify(held: "AttentionMap", wish: str, max_bytes: int | None = None) -> Te
         return _all_cells(held)
 
 
-def _all_cells(held: "AttentionMap") -> Tensor:
+def _all_cells(held: "TensorFace") -> Tensor:
     rule = held._rule
     if torch.is_grad_enabled() and rule.requires_grad():
         whole = rule.tile(*(range(size) for size in rule.sizes)).to(held.dtype)
