@@ -268,7 +268,7 @@ def test_samples_are_checked_when_given_directly() -> None:
         Sound(torch.zeros(2, 8), RATE, "x")
     with pytest.raises(ShapeError, match="at least one sample"):
         Sound(torch.zeros(0), RATE, "x")
-    with pytest.raises(DTypeError, match="must be float32"):
+    with pytest.raises(DTypeError, match="samples must be float32"):
         Sound(torch.zeros(8, dtype=torch.float64), RATE, "x")
     for value in (1.5, torch.nan, torch.inf):
         with pytest.raises(InputError, match=r"lie in \[-1, 1\]"):

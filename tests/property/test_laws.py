@@ -10,7 +10,8 @@ from torch import Tensor
 
 import heedmap
 from heedmap import AttentionMap, Mask, Padding, Visible, places
-from heedmap.kernels import fused, tiles
+from heedmap.kernels import tiles
+from heedmap.kernels.fused import cpu as fused
 from heedmap.masks import Causal, Spans, Window
 
 from .strategies import (
