@@ -31,6 +31,7 @@ WHERE = {
     "precision": "Calling `attention` or `AttentionMap.from_factors`",
     "masks": "Making a mask, or giving it to a problem of other sizes",
     "attention_map": "Asking a map",
+    "map_face": "Asking a map",
     "map_functions": "Asking a map",
     "map_views": "Asking a map",
     "lazy_weights": "Asking a map",
