@@ -57,6 +57,10 @@ def end_early(folder: Path, how: str) -> None:
     (folder / "done").touch()
 
 
+def said_by(outcome: Any) -> str:
+    return outcome.said if isinstance(outcome, Ended) else str(outcome)
+
+
 def wait_for_work(folder: Path, ranks: int) -> None:
     until = time.monotonic() + 60
     while not all((folder / f"{rank}-3").exists() for rank in range(ranks)):
@@ -77,10 +81,12 @@ def test_a_killed_rank_is_named(own: Processes, tmp_path: Path) -> None:
     began = time.monotonic()
     outcomes = own.finish(limit_seconds=FAULT_SECONDS)
     print(f"{time.monotonic() - began:.1f} s: {outcomes[0]}")
-    assert isinstance(outcomes[1], Ended)
+    assert outcomes[1] == Ended(-signal.SIGKILL, "")
     for rank in (0, 2):
-        assert isinstance(outcomes[rank], RankError), outcomes[rank]
-        assert "ranks must all go on; got no sign of life of rank 1 of 3" in str(outcomes[rank])
+        # Who waited for the other one of these, and not for the killed one, may have been ended.
+        words = "ranks must all go on; got no sign of life of rank 1 of 3"
+        assert words in said_by(outcomes[rank])
+    assert any(isinstance(outcome, RankError) for outcome in outcomes)
 
 
 @pytest.mark.slow
@@ -93,8 +99,7 @@ def test_a_stopped_rank_is_named(own: Processes, tmp_path: Path) -> None:
     print(f"{time.monotonic() - began:.1f} s: {outcomes[0]}")
     for outcome in outcomes:
         # Who waits for the stopped rank is ended; who waits for one that was ended may raise.
-        said = outcome.said if isinstance(outcome, Ended) else str(outcome)
-        assert "no sign of life of rank 2 of 3" in said
+        assert "no sign of life of rank 2 of 3" in said_by(outcome)
     assert any(isinstance(outcome, Ended) and outcome.status == 1 for outcome in outcomes)
 
 
@@ -150,8 +155,7 @@ def test_who_waits_for_nobody(own: Processes, tmp_path: Path, everywhere: bool) 
     wait_for_work(tmp_path, 2)
     own.signal(1, signal.SIGKILL)
     outcome = own.finish(limit_seconds=FAULT_SECONDS + 10)[0]
-    said = outcome.said if isinstance(outcome, Ended) else str(outcome)
-    assert "got no sign of life of rank 1 of 2" in said
+    assert "got no sign of life of rank 1 of 2" in said_by(outcome)
     assert isinstance(outcome, Ended if everywhere else RankError)
 
 
