@@ -148,6 +148,8 @@ def run_wrongly(what: str) -> tuple[str, str]:
             if what == "a cache":
                 cache = model_of("llama")(ids).past_key_values
                 model(own, position_ids=positions, past_key_values=cache)
+            if what == "labels":
+                model(own, position_ids=positions, labels=own)
             if what == "another batch":
                 model(own[: 1 if second else 2], position_ids=positions)
             if what == "dropout":
@@ -168,6 +170,7 @@ WRONG = {
     "no inputs": ("ArgumentError", "input_ids must be given where a sequence is shared"),
     "a square mask": ("UnsupportedError", "attention_mask must be the padding of this rank's part"),
     "a cache": ("UnsupportedError", "past_key_values must not be given where a sequence is shared"),
+    "labels": ("UnsupportedError", "labels must not be given where a sequence is shared"),
     "another batch": ("RankError", "input_ids must be parts of the same batch on all ranks"),
     "dropout": ("UnsupportedError", "attention must be full where ranks share a sequence"),
     "another layout": ("ShapeError", "input_ids must have this rank's"),

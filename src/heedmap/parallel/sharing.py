@@ -31,8 +31,9 @@ from heedmap.seen import Seen
 NAME = "heedmap_shared"
 """What transformers calls our attention function."""
 
-ELSEWHERE = ("past_key_values", "encoder_hidden_states", "position_bias")
-"""What a model may be given that brings in keys, or scores, of other positions."""
+ELSEWHERE = ("past_key_values", "encoder_hidden_states", "position_bias", "labels")
+"""What a model may be given that brings in keys or scores of other positions, or asks for the next
+one, which another rank may have."""
 
 
 @contextmanager
@@ -41,8 +42,9 @@ def share(model: Any, *, mesh: Mesh | None = None, layout: Layout | None = None)
 
     In the block the model is called on every rank with the rank's part of ``input_ids``, of
     ``position_ids``, and of ``attention_mask`` if there is padding; what it returns belongs to
-    these positions. The maps are those of whole sequences. What the models' own code allows is
-    shared: full attention, causal or not, by way of the attention functions of transformers.
+    these positions, and so does a first token that it pools. The maps are those of whole sequences.
+    What the models' own code allows is shared: full attention, causal or not, by way of the
+    attention functions of transformers.
 
     Args:
         model: A model of transformers.
@@ -54,7 +56,7 @@ def share(model: Any, *, mesh: Mesh | None = None, layout: Layout | None = None)
 
     Raises:
         UnsupportedError: for a model that says of itself that its sequence cannot be shared, for an
-            encoder with a decoder, and in a run for a cache, for dropout and for a 4D mask.
+            encoder with a decoder, and in a run for a cache, labels, dropout and a 4D mask.
         ArgumentError: in a run without ``position_ids``, because each model counts in its own way.
         ShapeError: in a run, for a part that is not as long as `layout` says.
         RankError: in a run, if ranks disagree.
@@ -119,7 +121,9 @@ class _Running:
             valid = Padding(valid).valid
         told = self.members.agree("a run of the model", (batch, self.own, valid))
         self.padding = self._padding(told, given["position_ids"].device)
-        return (), given | {"attention_mask": None, "use_cache": False}
+        known = inspect.signature(model.forward).parameters
+        rest = {"attention_mask": None, "use_cache": False}
+        return (), given | {name: rest[name] for name in rest if name in known}
 
     def _padding(self, told: list[Any], device: torch.device) -> Padding | None:
         for rank, (batch, _, _) in enumerate(told):
@@ -262,8 +266,8 @@ def _require_own(given: dict[str, Any], layout: Layout | None, rank: int) -> tup
     for name in ELSEWHERE:
         if name in given:
             raise UnsupportedError(
-                f"{name} must not be given where a sequence is shared; it was. Run the model on "
-                "one rank."
+                f"{name} must not be given where a sequence is shared; it was. Leave it out, or "
+                "run the model on one rank."
             )
     mask = given.get("attention_mask")
     if mask is not None and tuple(mask.shape) != (batch, length):
