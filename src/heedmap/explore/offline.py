@@ -113,10 +113,12 @@ def check_free(file: Path, *, force: bool) -> None:
         InputError: for such a place.
     """
     try:
-        is_folder, is_taken = file.is_dir() or not file.parent.is_dir(), os.path.lexists(file)
+        # What is moved to the place of a device would take that from everybody.
+        is_other = file.exists() and not file.is_file()
+        has_folder, is_taken = file.parent.is_dir(), os.path.lexists(file)
     except OSError as error:
         raise _cannot_be_written(file, error) from error
-    if is_folder:
+    if is_other or not has_folder:
         raise InputError(f"the page must be a file in a folder that exists; got {file}.")
     if is_taken and not force:
         raise InputError(f"the page must not be there yet; got {file}. Replace it with --force.")
