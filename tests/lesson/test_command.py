@@ -1,5 +1,6 @@
 """``heedmap lesson`` on the command line."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -48,19 +49,32 @@ def test_wrong_arguments_are_told_in_one_line(
     assert told.count("\n") == 1
 
 
+@pytest.mark.bad_input
+def test_what_is_no_file_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "lesson.html"
+    os.mkfifo(pipe)
+    assert main(["lesson", "--html", str(pipe), "--force"]) == 2
+    assert f"a file in a folder that exists; got {pipe}." in capsys.readouterr().err
+    assert pipe.is_fifo()
+
+
 @pytest.mark.slow
 def test_it_is_served_until_it_is_interrupted() -> None:
     command = [sys.executable, "-m", "heedmap.cli", "lesson", "--no-browser", "--language", "zh"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
         try:
-            assert running.stdout is not None
             url = running.stdout.readline().strip()
+            # Whoever is told of Ctrl-C can press it; before, there may be nothing to end.
+            told = running.stderr.readline() + running.stderr.readline()
             with urlopen(url.split("/open")[0] + "/health", timeout=10) as answer:
                 assert answer.status == 200
         finally:
             running.send_signal(signal.SIGINT)
-        _, told = running.communicate(timeout=30)
-    assert running.returncode == 0
-    assert told == "Loading …\nCtrl-C ends it.\n"
+        assert running.wait(timeout=30) == 0
+        assert told + running.stderr.read() == "Loading …\nCtrl-C ends it.\n"

@@ -49,12 +49,14 @@ def serve(
         ArgumentError: for a host or a port that cannot be had.
         MissingExtraError: if Starlette, uvicorn or httptools is not installed.
     """
-    with Running(
-        explorer, host=host, port=port, allow_other_hosts=allow_other_hosts, make=make
-    ) as running:
+    with (
+        Running(
+            explorer, host=host, port=port, allow_other_hosts=allow_other_hosts, make=make
+        ) as running,
+        suppress(KeyboardInterrupt),
+    ):
         announce(running.url)
-        with suppress(KeyboardInterrupt):
-            running.wait()
+        running.wait()
 
 
 class Running:
