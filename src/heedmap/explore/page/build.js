@@ -103,10 +103,13 @@ export function buildPage(page, start, alone) {
   const main = make("div", { class: "hm-main" }, stage.element, new Legend(page, view).element, dock.element);
   root.append(bar, make("div", { class: "hm-body" }, main, side), live, help.element);
 
-  keepTheme(root, store, ended, () => {
+  keepTheme(root, store, ended, (onPaper) => {
     stage.forgetInks();
     page.colouring.retheme();
     heads.repaint();
+    if (onPaper) {
+      stage.drawNow();
+    }
   });
   store.on(["language"], () => {
     axes.makeRoom();

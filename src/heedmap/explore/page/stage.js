@@ -65,6 +65,11 @@ export class Stage {
     this.#schedule({ all: true, marks: true });
   }
 
+  /** Draw everything at once: paper waits for no frame. */
+  drawNow() {
+    this.#draw([...this.#drawings, ...this.#marks]);
+  }
+
   /** Draw what marks the map, and leave the map as it is. */
   remark() {
     this.#schedule({ all: false, marks: true });
@@ -171,16 +176,21 @@ export class Stage {
       const everything = this.#asked.all;
       this.#asked = { all: false, marks: false };
       try {
-        if (this.#width > 0 && this.#height > 0 && !this.#page.ended.aborted) {
-          const { frame, inks } = this;
-          for (const drawing of everything ? [...this.#drawings, ...this.#marks] : this.#marks) {
-            drawing(frame, inks);
-          }
-        }
+        this.#draw(everything ? [...this.#drawings, ...this.#marks] : this.#marks);
       } finally {
         drawn();
       }
     });
+  }
+
+  /** @param {Drawing[]} drawings */
+  #draw(drawings) {
+    if (this.#width > 0 && this.#height > 0 && !this.#page.ended.aborted) {
+      const { frame, inks } = this;
+      for (const drawing of drawings) {
+        drawing(frame, inks);
+      }
+    }
   }
 }
 
