@@ -111,6 +111,27 @@ EDITS = [
 ]
 
 
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_largest_numbers_fit_their_cells(open_lesson: OpenLesson, width: int) -> None:
+    page = open_lesson(width=width)
+    page.evaluate(
+        """() => {
+            const { store } = document.getElementById("heedmap").lesson;
+            const number = (i, j) => ((i + j) % 3 ? -10 : 9.999);
+            const all = (rows) => rows.map((row, i) => row.map((_, j) => number(i, j)));
+            const { frames, wq, wk, wv } = store.state;
+            store.set({ frames: all(frames), wq: all(wq), wk: all(wk), wv: all(wv) });
+        }"""
+    )
+    assert_right(page)
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll(".ls-cell, .ls-cell input")]
+            .filter((e) => e.scrollWidth > e.clientWidth)
+            .map((e) => e.value ?? e.textContent)"""
+    )
+    assert cut == []
+
+
 def test_every_number_says_how_it_came_about(open_lesson: OpenLesson) -> None:
     page = open_lesson()
     page.locator("[data-knob=valid]").nth(3).click()

@@ -18,6 +18,18 @@ export function shown(value, digits) {
 }
 
 /**
+ * Return a number as there is room for it in a cell: the more digits stand before its point, the
+ * fewer behind it.
+ *
+ * @param {number} value
+ * @param {number} digits behind the point, if one stands before it
+ */
+export function fitted(value, digits) {
+  const before = Math.abs(value).toFixed(digits).split(".")[0].length;
+  return shown(value, Math.max(0, digits + 1 - before));
+}
+
+/**
  * Return a share as a percentage.
  *
  * @param {number} share

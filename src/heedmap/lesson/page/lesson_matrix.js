@@ -1,7 +1,7 @@
 /** A matrix on the page: numbers that can be pointed at, walked through with keys, and edited. */
 
 import { make } from "./dom.js";
-import { shown, typed } from "./lesson_format.js";
+import { fitted, shown, typed } from "./lesson_format.js";
 import { LIMIT } from "./lesson_store.js";
 
 /** @typedef {import("./lesson_algebra.js").Matrix} Matrix */
@@ -160,7 +160,7 @@ export class MatrixView {
     cell.classList.toggle("ls-hidden", looks.visible?.[row][column] === false);
     cell.classList.toggle("ls-other-head", column < first || column >= stop);
     cell.style.setProperty("--tint", String(Math.abs(value) / largest));
-    const text = shown(value, this.#digits);
+    const text = fitted(value, this.#digits);
     const input = cell.querySelector("input");
     if (!input) {
       cell.textContent = text;
@@ -282,7 +282,7 @@ export class MatrixView {
     const at = this.#placeOf(event);
     if (at && event.target instanceof HTMLInputElement) {
       this.#commit(event.target, at);
-      event.target.value = shown(this.#values[at.row][at.column], this.#digits);
+      event.target.value = fitted(this.#values[at.row][at.column], this.#digits);
       event.target.removeAttribute("aria-invalid");
       event.target.setCustomValidity("");
     }
