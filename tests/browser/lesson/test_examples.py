@@ -149,6 +149,43 @@ def test_a_film_whose_shot_returns(page: Page) -> None:
     assert 0 < seconds[1] < 0.4 or 0.8 < seconds[1] < 1.2
 
 
+def test_another_language_keeps_what_is_open(page: Page) -> None:
+    page.locator("[data-example=film]").get_by_role("button", name="Open the film").click()
+    expect(page.locator("[data-example=film] .ls-said")).to_contain_text("At 2.22 s (shot A)")
+    page.get_by_role("combobox").select_option("zh")
+    expect(page.locator("[data-example=film] .ls-said")).to_contain_text("在 2.22 秒（镜头 A）")
+    expect(page.get_by_role("button", name="打开影片")).to_be_hidden()
+    expect(page.get_by_role("button", name="打开录音")).to_be_visible()
+
+
+def test_a_moment_that_does_not_come_is_asked_for_again(page: Page) -> None:
+    example = page.locator("[data-example=film]")
+    example.get_by_role("button", name="Open the film").click()
+    expect(example.locator(".ls-said")).to_contain_text("At 2.22 s")
+    page.route("**/rows/*", lambda route: route.abort())
+    slider = example.get_by_role("slider", name="Choose a moment")
+    slider.fill("3")
+    expect(example.get_by_text("heedmap does not answer. Is it still running?")).to_be_visible()
+    page.unroute("**/rows/*")
+    slider.dispatch_event("input")
+    expect(example.locator(".ls-said")).to_contain_text("At 0.14 s")
+    expect(example.get_by_text("heedmap does not answer.")).to_have_count(0)
+
+
+def test_of_one_token_the_row_is_its_own(page: Page) -> None:
+    kept = json.loads((PAGE / "sentences.json").read_text())["en"]
+    tokens = [("<s>", 0, 0), ("a", 0, 1), ("</s>", 1, 1)]
+    weights = [[1.0, 0.0, 0.0]] * 3
+    one = kept | {
+        "tokens": [dict(zip(("text", "start", "stop"), token, strict=True)) for token in tokens],
+        "heads": [{"layer": 0, "head": 2, "kind": "previous token", "weights": weights}],
+    }
+    page.route("**/sentences", lambda route: route.fulfill(json=one))
+    example = page.locator("[data-example=sentence]")
+    example.get_by_role("button", name="Look", exact=True).click()
+    expect(example.locator(".ls-said")).to_contain_text("“a” looks most at “<s>”, with 100.0 %.")
+
+
 def test_the_colours_of_the_parts_are_named(page: Page) -> None:
     example = page.locator("[data-example=voices]")
     example.get_by_role("button", name="Open the recording").click()

@@ -175,7 +175,7 @@ class SentenceView {
 }
 
 /**
- * Return the token that looks most at one other token of the text.
+ * Return the token that looks most at one other token of the text; the only one, if there is no other.
  *
  * @param {number[][]} weights
  * @param {Token[]} tokens
@@ -187,5 +187,6 @@ function mostTelling(weights, tokens) {
       ? Math.max(...row.filter((_, key) => key !== query && isText[key]), 0)
       : 0,
   );
-  return strongest.indexOf(Math.max(...strongest));
+  const most = Math.max(...strongest);
+  return most > 0 ? strongest.indexOf(most) : Math.max(isText.indexOf(true), 0);
 }

@@ -38,6 +38,7 @@
  * @property {Cell | null} cell the cell whose arithmetic is shown
  * @property {string | null} typed the sentence that somebody typed, looked at or not
  * @property {import("./lesson_sentence.js").Sentence | null} sentence the one that was looked at
+ * @property {Partial<Record<string, import("./lesson_timeline.js").Timeline>>} timelines those that are open, by name
  * @property {string} language
  * @property {"auto" | "light" | "dark"} theme
  */
@@ -79,6 +80,7 @@ export class LessonStore {
       cell: null,
       typed: null,
       sentence: null,
+      timelines: {},
       language,
       theme: "auto",
     };

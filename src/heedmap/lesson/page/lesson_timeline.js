@@ -4,6 +4,7 @@ import { draw, make } from "./dom.js";
 import { percent } from "./lesson_format.js";
 import { waiting } from "./lesson_waiting.js";
 import { wholeMap } from "./lesson_whole_map.js";
+import { TransportError } from "./transport.js";
 
 /** @typedef {import("./lesson_context.js").Lesson} Lesson */
 /** @typedef {"voices" | "film"} Name */
@@ -44,12 +45,20 @@ export function timelineExample(lesson, name) {
     if (program) {
       open.disabled = true;
       await wait(program.timeline(name), (timeline) => {
-        open.hidden = true;
-        place.replaceChildren(new TimelineView(lesson, name, timeline).element);
+        lesson.store.set({ timelines: { ...lesson.state.timelines, [name]: timeline } });
+        show(timeline);
       });
       open.disabled = false;
     }
   });
+  const show = (/** @type {Timeline} */ timeline) => {
+    open.hidden = true;
+    place.replaceChildren(new TimelineView(lesson, name, timeline).element);
+  };
+  const opened = lesson.state.timelines[name];
+  if (opened) {
+    show(opened);
+  }
   return make(
     "div",
     { class: "ls-example", "data-example": name },
@@ -95,6 +104,7 @@ class TimelineView {
     });
     this.said = make("p", { class: "ls-said", "aria-live": "polite" });
     this.shares = make("div", { class: "ls-shares" });
+    this.trouble = make("p", { class: "ls-busy ls-trouble", role: "status" });
     this.element = make(
       "div",
       { class: "ls-timeline" },
@@ -104,6 +114,7 @@ class TimelineView {
       this.slider,
       this.said,
       this.shares,
+      this.trouble,
       wholeMap(lesson, timeline.scene),
     );
     this.#listen();
@@ -173,20 +184,29 @@ class TimelineView {
     this.#ask();
   }
 
-  /** Ask for the row of the newest moment, one at a time. */
+  /** Ask for the row of the newest moment, one at a time; one that did not come may be asked for again. */
   async #ask() {
     const { program } = this.lesson.source;
     if (this.#busy || this.#asked === this.#query || !program) {
       return;
     }
     this.#busy = true;
-    this.#asked = this.#query;
-    const row = await program.row(this.name, this.#asked).catch(() => null);
-    this.#busy = false;
-    if (row) {
-      this.#show(this.#asked, row);
+    const asked = (this.#asked = this.#query);
+    this.trouble.textContent = "";
+    try {
+      this.#show(asked, await program.row(this.name, asked));
+    } catch (error) {
+      if (!(error instanceof TransportError)) {
+        throw error;
+      }
+      this.trouble.textContent = error.said || this.lesson.say("no_answer");
+      this.#asked = -1;
+    } finally {
+      this.#busy = false;
     }
-    this.#ask();
+    if (asked !== this.#query) {
+      this.#ask();
+    }
   }
 
   /**
