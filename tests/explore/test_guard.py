@@ -103,6 +103,11 @@ def test_without_the_cookie(cookie: bytes) -> None:
     assert answer.error.startswith("this map opens at the address that heedmap has printed, once;")
     assert "x-own" not in answer.headers
     assert ask(guard, "/health", headers=headers).status == 200
+    # Who opens the page itself is a person, and reads.
+    page = ask(guard, "/", headers=[*headers, (b"sec-fetch-mode", b"navigate")])
+    assert (page.status, "x-own" in page.headers) == (401, False)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "请重新运行 heedmap" in page.body.decode()
 
 
 def test_a_cookie_of_the_same_name_from_elsewhere_does_no_harm() -> None:

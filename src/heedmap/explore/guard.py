@@ -54,7 +54,7 @@ SPENT = """<!doctype html><meta charset="utf-8"><title>heedmap</title>
 <p lang="en">This address was used before or is not the right one: one address is good for one
 browser. Start heedmap again and open the new address that it prints.</p>
 """.encode()
-"""What people read who open the address a second time."""
+"""What people read who open the address a second time, or the page without it."""
 
 
 class _Refusal(Exception):
@@ -125,6 +125,10 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if not self._has_cookie(scope):
+            if _values(scope, b"sec-fetch-mode") == [b"navigate"]:
+                # Somebody reads the answer, who copied the address from another browser, perhaps.
+                await send_whole(send, 401, [CLOSE, HTML], SPENT)
+                return
             raise _Refusal(
                 401,
                 "this map opens at the address that heedmap has printed, once; got neither it nor "
