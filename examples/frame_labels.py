@@ -157,4 +157,6 @@ def main(
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.exit(__doc__)
     main()

@@ -1,6 +1,7 @@
 """The example of frame labels: it runs, learns and draws."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,10 @@ def test_attention_learns_labels_that_a_frame_alone_does_not_tell(
     told = capsys.readouterr()
     assert told.out.splitlines()[-1] == f"what the heads look at: {tmp_path / 'heads.png'}"
     assert "█" * 40 in told.err
+
+
+@pytest.mark.bad_input
+def test_arguments_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["frame_labels.py", "--steps", "200"])
+    with pytest.raises(SystemExit, match=r"python examples/frame_labels\.py\n"):
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
