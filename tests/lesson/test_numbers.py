@@ -1,8 +1,10 @@
 """The numbers that the page begins with are those of PyTorch."""
 
 import json
+import re
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -25,6 +27,19 @@ def test_they_are_those_of_the_plain_lesson() -> None:
     assert torch.equal(torch.tensor(numbers["sounds"]), sounds)
     for name, projection in zip(("w_q", "w_k", "w_v"), projections, strict=True):
         assert torch.equal(torch.tensor(numbers[name]), projection.weight.T)
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_the_two_scores_that_the_text_names(language: str) -> None:
+    numbers = {name: torch.tensor(given) for name, given in start_numbers().items() if "w_" in name}
+    x = torch.tensor(start_numbers()["sounds"][0])
+    scores = (x @ numbers["w_q"]) @ (x @ numbers["w_k"]).T
+    named = [f"{scores[row, column]:.2f}" for row, column in ((0, 1), (1, 0))]
+    text = (PAGE / f"lesson_texts_{language}.js").read_text(encoding="utf-8")
+    [says] = re.findall(r"step_3_says:\s*\"(.+)\"", text)
+    assert re.findall(r"\d\.\d\d", says) == named
+    same = (x @ numbers["w_q"]) @ (x @ numbers["w_q"]).T
+    torch.testing.assert_close(same, same.T)
 
 
 def test_making_them_leaves_the_random_numbers_of_others_alone() -> None:

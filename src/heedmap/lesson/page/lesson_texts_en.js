@@ -72,7 +72,7 @@ export const texts = {
 
   step_3: "Q·Kᵀ: everyone scores everyone",
   step_3_says:
-    "Take the `Q` of one frame and the `K` of another, multiply number by number and add up (the dot product): that is a **score**. The more the two rise and fall together, the higher it is. Every frame scores every frame: 5 × 5 = 25 scores.",
+    "Take the `Q` of one frame and the `K` of another, multiply number by number and add up (the dot product): that is a **score**. The more the two rise and fall together, the higher it is. Every frame scores every frame: 5 × 5 = 25 scores. `Q` and `K` have a table each, so what I give you need not be what you give me: what frame 1 gives frame 2 (row 1, column 2) and what frame 2 gives frame 1 are 3.02 and 2.54 at first. Were `W_Q` and `W_K` one and the same table, the two would always be equal, and “whom do I seek” could not be told from “who seeks me”.",
   grid_scores: "Scores: rows ask, columns are looked at",
   which_head: "Head on show",
   ask_row: "The five scores in row 3 are …",
@@ -152,7 +152,7 @@ export const texts = {
     "Turn √d off and the weights become sharp. Temperature works in the same way: scores are divided by τ, too. Small τ is sharp, large τ flat, very large τ nearly a mean.",
   knob_padding: "valid frames",
   knob_padding_long:
-    "Sounds of one batch differ in length; short ones are filled up with **padding**. Untick a frame and it becomes padding: the weights in its column are exactly 0 (not “small”), for softmax leaves it out: as if its scores were −∞, and e to the power of −∞ is 0. The rest still sums to 1.",
+    "Sounds of one batch differ in length; short ones are filled up with **padding**. Untick a frame and it becomes padding: the weights in its column are exactly 0 (not “small”), for softmax leaves it out: as if its scores were −∞, and e to the power of −∞ is 0. The rest still sums to 1. The row of the padding frame itself is computed all the same, only nobody uses its output.",
   knob_causal: "only itself and earlier ones (causal)",
   knob_causal_long:
     "A model that writes as it goes must not peek ahead: the upper right corner is all 0, in the same way as padding. Frame 1 sees only itself: that weight is 1, and its output is its own `V`.",
@@ -259,7 +259,7 @@ export const texts = {
     "With random Q and K, weights get the sharper the larger d is, unless divided; divided, d does not matter. In training: without it, attention stares at some arbitrary position from the start, gradients are large and erratic, the loss falls more slowly, and seeds differ more. It can be learned all the same, only slowly and riskily.",
   chart_recall: "Share of right answers (dashed: guessing)",
   chart_reach: "Untrained: share of the whole gradient that goes to the input D steps back (below 10⁻⁹: at the lower edge)",
-  chart_steps: "Operations, one after the other, that information goes through",
+  chart_steps: "Operations, one after the other, that information goes through (LSTM and GRU alike: their lines lie on each other)",
   chart_learning: "Milliseconds to learn from one sequence (forward and back)",
   chart_reading: "Milliseconds to read one sequence (forward only)",
   chart_sharpness_by_width: "Largest weight of a row, random Q and K, 64 positions",
