@@ -83,6 +83,21 @@ def test_what_has_the_focus_is_not_covered(open_lesson: OpenLesson) -> None:
         assert place["bottom"] <= bar["top"], name
 
 
+@pytest.mark.parametrize("width", [360, 768])
+def test_no_ends_of_lines_stand_beside_the_weights_that_stay(
+    open_lesson: OpenLesson, width: int
+) -> None:
+    page = open_lesson(width=width)
+    page.locator("[data-knob=causal]").scroll_into_view_if_needed()
+    edges = page.evaluate(
+        """() => [".ls-watch", ".ls-knob"].map((name) => {
+            const { left, right } = document.querySelector(name).getBoundingClientRect();
+            return [left, right];
+        })"""
+    )
+    assert edges[0] == edges[1]
+
+
 def test_both_languages_say_everything(open_lesson: OpenLesson) -> None:
     page = open_lesson()
     tables = page.evaluate(
