@@ -300,6 +300,17 @@ def test_an_error_of_ours_is_one_line_and_the_threads_go_on(
     assert ask(app, "/tiles/0/0/mean/0/0/0").status == 200
 
 
+def test_a_sentence_for_people_comes_without_the_name_of_its_class(
+    app: App, explorer: GatedExplorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: Any) -> bytes:
+        raise MissingExtraError("av", "media")
+
+    monkeypatch.setattr(explorer, "thumbnail", missing)
+    answer = ask(app, "/thumbnails/0/0")
+    assert (answer.status, answer.error) == (500, str(MissingExtraError("av", "media")))
+
+
 def test_text_that_is_no_character_does_not_break_the_answer(
     app: App, explorer: GatedExplorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from heedmap.errors import ArgumentError, InputError, UnsupportedError
+from heedmap.errors import ArgumentError, HeedmapError, InputError, UnsupportedError
 from heedmap.explore import asked
 from heedmap.explore.asgi import RETRY, App, Receive, Scope, Send, error_bytes, json_bytes, require
 from heedmap.explore.desk import Busy, Desk, Order, Work
@@ -355,7 +355,9 @@ def _error_handlers() -> dict[Any, Any]:
         return _json(error_bytes("the computation was stopped."), 503, retry)
 
     async def unexpected(_: Request, error: Exception) -> Response:
-        return _json(error_bytes(f"{type(error).__name__}: {error}"), 500)
+        # Our own errors are sentences for people; of others the name says more than the words.
+        ours = isinstance(error, HeedmapError)
+        return _json(error_bytes(str(error) if ours else f"{type(error).__name__}: {error}"), 500)
 
     return {
         HTTPException: refused,

@@ -109,7 +109,7 @@ def test_what_goes_wrong_is_said(page: Page) -> None:
     example.get_by_role("textbox").fill("offline")
     example.get_by_role("button", name="Look", exact=True).click()
     told = example.locator(".ls-trouble")
-    expect(told).to_contain_text("the model must be fetched first; got no network.")
+    expect(told).to_have_text("the model must be fetched first; got no network. Try again.")
     expect(example.locator(".ls-token")).not_to_have_count(0)
 
 
