@@ -42,6 +42,15 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
         save_figure(plot_heatmap(torch.eye(3)), tmp_path / "no" / "map.png")
 
 
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "map.png"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match=r"can be written; got “.*map\.png” \(it is no file\)"):
+        save_figure(plot_heatmap(torch.eye(3)), pipe)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     place = tmp_path / "map.png"
     place.write_bytes(b"old")

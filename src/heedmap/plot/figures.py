@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import tempfile
@@ -92,6 +93,9 @@ def save_figure(picture: Artist, path: str | os.PathLike[str]) -> Path:
 
 
 def _write(figure: Figure, place: Path, file_format: str) -> None:
+    # What is moved to the place of a device would take that from everybody.
+    if place.exists() and not place.is_file():
+        raise FileExistsError(errno.EEXIST, "it is no file")
     # Dates would make two pictures of the same map differ.
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format)
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.stem}-", suffix=place.suffix)
