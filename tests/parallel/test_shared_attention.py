@@ -101,6 +101,19 @@ def test_as_on_one_process(processes: Processes, name: str) -> None:
     processes.run(3, compare, name)
 
 
+def stretches_the_wrong_way_round() -> None:
+    layout = Layout(((range(5, 12), range(5)),))
+    x = torch.linspace(0, 3, 48).reshape(1, 1, 12, 4)
+    own = layout.shard(x, 0, dim=2)
+    found = attention(own, own, own, layout=layout)[1].gather_summary(top=2)
+    assert found is not None
+    close(found.received, heedmap.attention(x, x, x)[1].received(), "received", 1e-5)
+
+
+def test_gathered_in_order_of_positions_by_one_rank(processes: Processes) -> None:
+    processes.run(1, stretches_the_wrong_way_round)
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("name", ["causal, uneven", "padded"])
 def test_on_fewer_and_more(processes: Processes, ranks: int, name: str) -> None:
@@ -328,6 +341,8 @@ def refused(wrong: str) -> str:
         valid = torch.ones(1, 12)
         valid[0, rank] = 0
         options["mask"] = Padding(valid)
+    elif wrong == "sinks":
+        options["sinks"] = torch.tensor([1.0 + rank])
     elif wrong == "one cannot":
         x = x.long() if rank == 1 else x
     elif wrong == "ranks of a layout":
@@ -350,7 +365,7 @@ def refused(wrong: str) -> str:
         if rank:
             given.detach().add_(1)
         return _said(lambda: output.sum().backward())
-    elif wrong in ("other questions", "other rows", "written into", "saved"):
+    elif wrong in ("other questions", "other rows", "other maps", "written into", "saved"):
         weights = attention(x, x, x)[1]
         if wrong == "written into":
             if rank:
@@ -360,6 +375,9 @@ def refused(wrong: str) -> str:
             import pickle
 
             return _said(lambda: pickle.dumps(weights))
+        if wrong == "other maps":
+            other = attention(x, x, x, mask=Causal())[1]
+            return _said((weights if rank else other).received)
         if wrong == "other rows":
             return _said(lambda: weights[0, 0, rank].to_dense())
         return _said(weights.received if rank else weights.entropy)
@@ -385,6 +403,7 @@ def _said(call: Callable[[], Any]) -> str:
 WRONG = {
     "width": ["RankError: the widths of query and value must be the same on all ranks; got"] * 2,
     "mask": ["RankError: mask must be the same on all ranks; got Padding"] * 2,
+    "sinks": ["RankError: sinks must be the same on all ranks; got float32 [1] #"] * 2,
     "one cannot": [
         "RankError: rank 1 must be able to take part; it got: query must be float64",
         "DTypeError: query must be float64, float32",
@@ -400,6 +419,7 @@ WRONG = {
     "no value": ["DTypeError: value must be a tensor, on every rank; got None."] * 2,
     "second gradients": ["UnsupportedError: create_graph must be False over several ranks"] * 2,
     "other questions": ["RankError: all ranks must ask the same, in the same order; rank 0"] * 2,
+    "other maps": ["RankError: all ranks must ask the same, in the same order; rank 0"] * 2,
     "other rows": ["RankError: all ranks must ask the same, in the same order; rank 0"] * 2,
     "written into": [
         "RankError: rank 1 must be able to take part; it got: query, key, bias and sinks of a",

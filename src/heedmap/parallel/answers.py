@@ -89,8 +89,8 @@ def summarize(
 def gathered(shards: Shards, found: Summary, is_part: bool) -> Summary | None:
     """Return on rank 0 the answers of all ranks, in the order of positions; None on the others."""
     members = shards.members
-    members.agree(f"gather_summary(top={found.top}, pool={found.pool})")
-    if not is_part or found.answers is None or members.size == 1:
+    shards.agree(f"gather_summary(top={found.top}, pool={found.pool})")
+    if not is_part or found.answers is None:
         return None if members.rank else found
     whole: dict[str, Any] = {"pooled": found.pooled}
     for name, layout, dim in (

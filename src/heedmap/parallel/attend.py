@@ -1,6 +1,7 @@
 """Attention over shards: the output of this rank's queries, and the map of all of them."""
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -21,6 +22,9 @@ from heedmap.parallel.weights import ShardedWeights
 from heedmap.precision import never_compiled
 from heedmap.problem import Problem, make_problem
 from heedmap.scoring import Scoring
+
+_numbers = count()
+"""Of the calls of this process; those of rank 0 number the maps."""
 
 
 @never_compiled
@@ -104,17 +108,20 @@ def attention(
             raise DTypeError("value must be a tensor, on every rank; got None.")
         local = _checked(query, key, value, scale, soft_cap, bias, sinks)
         members.require_device(query.device)
-        told = _told(query, value, local, mask, layout)
+        told = _told(query, value, local, mask, layout) | {"number": next(_numbers)}
         _require_layout(layout, members, told["positions"])
     except HeedmapError as refused:
         error = refused
     found = members.agree("attention", told, error)
     assert local is not None
-    require_alike([{name: told[name] for name in told if name != "positions"} for told in found])
+    own_matter = {"positions", "number"}
+    require_alike([{name: told[name] for name in told if name not in own_matter} for told in found])
     queries, keys = (
         layout or Layout.of_lengths([told["positions"][side] for told in found]) for side in (0, 1)
     )
-    shards, values = _shards(members, queries, keys, (query, key, value), mask, local)
+    shards, values = _shards(
+        members, queries, keys, (query, key, value), mask, local, found[0]["number"]
+    )
     output, normalizer = kernel.run(shards, values)
     known = Normalizer(shards, normalizer, trace_of(output, values))
     weights = ShardedWeights(shards, known)
@@ -214,6 +221,7 @@ def _shards(
     given: Sequence[Tensor],
     mask: Mask | Tensor | None,
     local: Problem,
+    number: int,
 ) -> tuple[Shards, Tensor]:
     """Return the problem with its mask bound to the whole sequence, and this rank's values.
 
@@ -241,5 +249,6 @@ def _shards(
     clean = [True] * members.size
     if own is not None:
         clean = members.gather(problem.clean)
-    made = Shards(members, queries, keys, problem.query, problem.key, bound, scoring, tuple(clean))
+    own_parts = problem.query, problem.key
+    made = Shards(members, queries, keys, *own_parts, bound, scoring, tuple(clean), number)
     return made, values

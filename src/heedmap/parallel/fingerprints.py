@@ -39,7 +39,9 @@ def _checksum(tensor: Tensor) -> int:
     total = torch.zeros((), dtype=torch.long, device=tensor.device)
     flat = tensor.detach().reshape(-1)
     if flat.is_floating_point():
+        # Of simple numbers only the upper bits are not 0, and those would be cut off.
         flat = flat.double().view(torch.long)
+        flat = flat ^ (flat >> 32)
     for number, part in enumerate(flat.split(CELLS)):
         places = torch.arange(len(part), device=part.device)
         # Whole numbers run over, and do so alike everywhere.

@@ -248,7 +248,7 @@ def prepared(ctx: Any, shards: Shards, wish: str) -> tuple[Shards, list[Tensor]]
                 "what attention was given on a rank must not be written into before its gradient "
                 f"is asked for; PyTorch says: {str(told).splitlines()[0]}"
             )
-    shards.members.agree(wish, error=error)
+    shards.agree(wish, error)
     own = len(shards.tensors())
     remaining = iter(saved[:own])
     return shards.map_tensors(lambda _: next(remaining)), saved[own:]

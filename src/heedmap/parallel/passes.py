@@ -124,6 +124,11 @@ def words_of(rule: Any) -> str:
     return described(rule)
 
 
+def _called(visit: Visit) -> str:
+    """Return the name of the function that a visit stands in, which is what is asked."""
+    return visit.__qualname__.split(".")[0].strip("_").replace("_", " ")
+
+
 def add_up(
     home: "ShardedWeights",
     rule: LazyMatrix,
@@ -137,7 +142,7 @@ def add_up(
     Cost: one journey of the keys; O(rows · columns / ranks) time; memory of the answers and of a
     block. A backward pass takes one more, and twice the time.
     """
-    known = home.ask(f"{visit.__qualname__} of {words_of(rule)}, {list(shapes)}")
+    known = home.ask(f"{_called(visit)} of {words_of(rule)}, {list(shapes)}")
     job = _Job(home, rule, slotted(rule, home), tuple(shapes), visit, dtype)
     differentiable = torch.is_grad_enabled() and dtype.is_floating_point
     if differentiable and (rule.requires_grad() or any(t.requires_grad for t in further)):

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from heedmap.errors import UnsupportedError
+from heedmap.errors import HeedmapError, UnsupportedError
 from heedmap.masks import Extent, Mask
 from heedmap.parallel.blocks import cut_table, seen_from
 from heedmap.parallel.layout import Layout
@@ -32,6 +32,7 @@ class Shards:
         mask: The mask, bound to the whole sequence; None where everything is visible.
         scoring: How a score is made; its bias is that of this rank's queries and all keys.
         clean: Of each rank, whether all that it has is finite.
+        number: Which of rank 0's calls made the map; the same on all ranks.
         versions: How often this rank's tensors had been written into when this was made.
     """
 
@@ -43,6 +44,7 @@ class Shards:
     mask: Mask | None
     scoring: Scoring
     clean: tuple[bool, ...]
+    number: int
     versions: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +56,14 @@ class Shards:
         """Batch, heads, queries, keys: of the whole sequence."""
         batch, heads, _, _ = self.query.shape
         return Extent(batch, heads, self.queries.size, self.keys.size)
+
+    def agree(self, wish: str, error: HeedmapError | None = None) -> None:
+        """Return once all ranks are known to wish the same of the same map.
+
+        Raises:
+            HeedmapError: as `Members.agree` does.
+        """
+        self.members.agree(f"{wish}, of map {self.number}", error=error)
 
     @property
     def compute_dtype(self) -> torch.dtype:

@@ -95,7 +95,7 @@ class ShardedWeights(Sharded):
             RankError: if they do not.
             UnsupportedError: if a factor was written into.
         """
-        self.shards.members.agree(wish, error=self.shards.changed())
+        self.shards.agree(wish, self.shards.changed())
         return known_rows(self.normalizer)
 
     def column_range(self, rows: Index) -> tuple[int, int]:
@@ -143,7 +143,7 @@ class ShardedWeights(Sharded):
     def row_normalizer(self) -> Tensor:
         """Return the log-normaliser of every row, on every rank."""
         members, queries = self.shards.members, self.shards.queries
-        members.agree("log_normalizer", error=self.shards.changed())
+        self.shards.agree("log_normalizer", self.shards.changed())
         return whole_rows(self.normalizer.own().flatten(0, 1), queries, members, 1)
 
     def described(self) -> list[str]:
