@@ -63,6 +63,13 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="no pipe and no device"):
+        write_rttm(tmp_path / "pipe", {})
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_file_is_replaced_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,9 @@ def write_at_once(path: str | os.PathLike[str], text: str) -> Path:
         InputError: if it cannot be written there.
     """
     place = Path(path)
+    if place.exists() and not place.is_file() and not place.is_dir():
+        # What is moved to the place of a device would take that from everybody.
+        raise InputError(f"path must be no pipe and no device; got {path}. Name a file.")
     temporary = place.with_name(f".heedmap-{uuid4().hex}.part")
     try:
         # A file's name may hold what is no UTF-8.
