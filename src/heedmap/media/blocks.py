@@ -59,7 +59,7 @@ class SoundBlocks:
         self.notes: tuple[str, ...] = ()
         self.peak = 0.0
 
-    def __iter__(self) -> Iterator[Float[Tensor, "samples"]]:
+    def __iter__(self) -> Iterator[Float[Tensor, "_"]]:
         """Yield the blocks, of some seconds at most, from the start of the file to its end.
 
         A file that soundfile gives up within is read again by FFmpeg, up to there without a word.
@@ -130,7 +130,7 @@ class _Mixdown:
         self._channel_energy = 0.0
         self._mean_energy = 0.0
 
-    def pieces(self, blocks: Iterable[Block]) -> Iterator[Float[Tensor, "samples"]]:
+    def pieces(self, blocks: Iterable[Block]) -> Iterator[Float[Tensor, "_"]]:
         """Yield what comes of the blocks, in pieces, some of them empty.
 
         Once a sample is broken, the others are only counted, for the error at the end.

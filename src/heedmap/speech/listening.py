@@ -37,7 +37,7 @@ class Listened:
 
 
 def listen(
-    sound: str | Path | Iterable[Float[Tensor, " samples"]],
+    sound: str | Path | Iterable[Float[Tensor, "_"]],
     *,
     channel: int | None = None,
     progress: Progress | None = None,

@@ -23,7 +23,7 @@ SEARCHED_SECONDS = 60.0
 
 
 def words_of(
-    blocks: Iterable[Float[Tensor, " samples"]],
+    blocks: Iterable[Float[Tensor, "_"]],
     turns: Sequence[Turn],
     *,
     name: str,
@@ -60,8 +60,8 @@ def words_of(
 
 
 def _pieces(
-    blocks: Iterable[Float[Tensor, " samples"]], spans: Sequence[tuple[float, float]]
-) -> Iterator[tuple[float, Float[Tensor, " samples"]]]:
+    blocks: Iterable[Float[Tensor, "_"]], spans: Sequence[tuple[float, float]]
+) -> Iterator[tuple[float, Float[Tensor, "_"]]]:
     """Yield pieces of about five minutes, and where each begins."""
     held: list[Tensor] = []
     start = samples = 0

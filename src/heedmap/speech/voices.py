@@ -112,7 +112,7 @@ class VoiceMaker:
 
 
 def make_voices(
-    sound: str | Path | Iterable[Float[Tensor, " samples"]],
+    sound: str | Path | Iterable[Float[Tensor, "_"]],
     *,
     progress: Progress | None = None,
 ) -> tuple[LocalActivity, Voices]:

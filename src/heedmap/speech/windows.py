@@ -53,7 +53,7 @@ class Stretch:
         return torch.stack([self.samples[begin : begin + WINDOW_SAMPLES] for begin in begins])
 
 
-def stretches(blocks: Iterable[Float[Tensor, " samples"]]) -> Iterator[Stretch]:
+def stretches(blocks: Iterable[Float[Tensor, "_"]]) -> Iterator[Stretch]:
     """Yield the windows of a sound, `WINDOWS_AT_ONCE` at a time, whatever its blocks are.
 
     A window begins every `STEP_FRAMES`; one more, nearer to its forerunner, ends with the sound, so
