@@ -119,9 +119,17 @@ def save_blindly(folder: Path, place: str) -> Any:
         saving._finish = fail
     if place == "elsewhere" and rank == 1:
         saving.Path.is_dir = lambda _: False
+    parent = folder
+    if place == "at the start":
+        parent = folder.parent / "file"
+        parent.touch()
+        folder = parent / "map"
     try:
         save_one(folder)
     except HeedmapError as error:
+        # Both have said so by now, and go on together.
+        dist.barrier()
+        parent.unlink(missing_ok=True)
         return type(error), str(error)
     finally:
         saving._write, saving._finish = original
@@ -132,6 +140,7 @@ def save_blindly(folder: Path, place: str) -> Any:
     ("place", "rank", "words"),
     [
         ("on rank 1", 1, "folder must be one that can be written; .*No space left on device"),
+        ("at the start", 0, "folder must be one that can be written; .*File exists"),
         ("at the end", 0, "folder must be one that can be written; .*No space left on device"),
         ("elsewhere", 1, "on a disk that all ranks see; got .* rank 1 does not see what rank 0"),
     ],

@@ -65,9 +65,13 @@ def _save_together(
     members.agree(f"to save {len(layers)} layers", error=error)
     assert place is not None
     with ExitStack() as stack:
-        first = not members.rank
-        made = stack.enter_context(_appearing(place, force=force)) if first else None
-        temporary = members.agree("where to save", Path() if made is None else made)[0]
+        made = None
+        try:
+            if not members.rank:
+                made = stack.enter_context(_appearing(place, force=force))
+        except HeedmapError as refused:
+            error = refused
+        temporary = members.agree("where to save", Path() if made is None else made, error)[0]
         try:
             if not temporary.is_dir():
                 raise InputError(
