@@ -45,6 +45,8 @@ def test_sizes() -> None:
         (((range(3),), (range(4, 5),)), "spans must hold every position once"),
         (((range(3),), (range(2, 5),)), "spans must hold every position once"),
         (((range(0, 6, 2),),), "spans must hold every position once"),
+        ([range(5), range(5, 10)], "spans must be a sequence of ranges for each rank; got range"),
+        ([[(0, 5)]], "spans must be a sequence of ranges for each rank; got "),
     ],
 )
 def test_positions_must_be_there_once(spans: tuple[tuple[range, ...], ...], said: str) -> None:

@@ -92,9 +92,19 @@ def test_a_device_that_nobody_has() -> None:
         parallel.start(device="tpu")  # pyright: ignore[reportArgumentType]
 
 
-def test_faults_need_time() -> None:
-    with pytest.raises(ArgumentError, match="fault_seconds must be above 0; got -1"):
-        parallel.start(fault_seconds=-1)
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
+def test_faults_need_time(seconds: float) -> None:
+    with pytest.raises(ArgumentError, match=f"fault_seconds must be above 0, .*; got {seconds}"):
+        parallel.start(fault_seconds=seconds)
+    assert not dist.is_initialized()
+
+
+def test_a_gpu_must_be_there_where_a_group_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    parallel.start(device="cpu")
+    with pytest.raises(ArgumentError, match="device must be one that is there; got 'cuda'"):
+        parallel.start(device="cuda")
+    parallel.stop()
 
 
 def test_a_build_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:

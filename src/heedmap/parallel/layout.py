@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import torch
 from jaxtyping import Int, Shaped
@@ -33,6 +34,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         """Check that all positions are there once, and leave out empty stretches."""
+        _require_ranges(self.spans)
         spans = tuple(tuple(span for span in own if span) for own in self.spans)
         object.__setattr__(self, "spans", spans)
         if not spans:
@@ -179,6 +181,15 @@ def _parts(positions: int, count: int) -> list[range]:
     short, longer = divmod(positions, count)
     starts = [number * short + min(number, longer) for number in range(count + 1)]
     return [range(*ends) for ends in pairwise(starts)]
+
+
+def _require_ranges(spans: Any) -> None:
+    for own in spans:
+        if isinstance(own, range) or not all(isinstance(span, range) for span in own):
+            raise ArgumentError(
+                f"spans must be a sequence of ranges for each rank; got {own!r} for one. Write "
+                "[[range(0, 5)], [range(5, 10)]]."
+            )
 
 
 def _require_sizes(positions: int, ranks: int) -> None:

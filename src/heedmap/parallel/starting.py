@@ -1,5 +1,6 @@
 """From the processes that torchrun has started to a mesh of ranks that work together."""
 
+import math
 import os
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
@@ -60,10 +61,12 @@ def start(
         raise UnsupportedError(
             "torch must have torch.distributed; this build has not. Install another build."
         )
-    if fault_seconds <= 0:
-        raise ArgumentError(f"fault_seconds must be above 0; got {fault_seconds}.")
+    if not 0 < fault_seconds < math.inf:
+        raise ArgumentError(f"fault_seconds must be above 0, and finite; got {fault_seconds}.")
     if device not in (None, "cpu", "cuda"):
         raise ArgumentError(f"device must be 'cpu', 'cuda' or None; got {device!r}.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("device must be one that is there; got 'cuda'. Use 'cpu'.")
     if not dist.is_initialized():
         device = _begin_group(device)
     group = dist.group.WORLD
@@ -109,8 +112,6 @@ def _begin_group(device: str | None) -> Literal["cpu", "cuda"]:
         store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
         options = {"store": store, "rank": 0, "world_size": 1}
     if device == "cpu" or not torch.cuda.is_available():
-        if device == "cuda":
-            raise ArgumentError("device must be one that is there; got 'cuda'. Use 'cpu'.")
         dist.init_process_group("gloo", **options)
         _began = True
         return "cpu"
