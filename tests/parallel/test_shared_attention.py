@@ -365,7 +365,14 @@ def refused(wrong: str) -> str:
         if rank:
             given.detach().add_(1)
         return _said(lambda: output.sum().backward())
-    elif wrong in ("other questions", "other rows", "other maps", "written into", "saved"):
+    elif wrong in (
+        "other questions",
+        "other rows",
+        "other maps",
+        "written into",
+        "saved",
+        "explored",
+    ):
         weights = attention(x, x, x)[1]
         if wrong == "written into":
             if rank:
@@ -378,6 +385,8 @@ def refused(wrong: str) -> str:
         if wrong == "other maps":
             other = attention(x, x, x, mask=Causal())[1]
             return _said((weights if rank else other).received)
+        if wrong == "explored":
+            return _said(weights.explore)
         if wrong == "other rows":
             return _said(lambda: weights[0, 0, rank].to_dense())
         return _said(weights.received if rank else weights.entropy)
@@ -430,6 +439,7 @@ WRONG = {
         "UnsupportedError: what attention was given on a rank must not be written into before",
     ],
     "saved": ["UnsupportedError: a map over several ranks must not be pickled or saved"] * 2,
+    "explored": ["UnsupportedError: a map to be explored must be that of one process"] * 2,
     "a mesh of two dimensions": ["ArgumentError: mesh must have one dimension, that of the"] * 2,
     "no mesh": ["ArgumentError: mesh must be a DeviceMesh or a ProcessGroup; got str."] * 2,
     "somebody else's group": ["", "UnsupportedError: this process must be one of the mesh"],

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from heedmap.attention_map import AttentionMap
 from heedmap.axes import Axis
-from heedmap.errors import ArgumentError, InputError, ShapeError
+from heedmap.errors import ArgumentError, InputError, ShapeError, UnsupportedError
 from heedmap.explore.scene import Media, Scene, SceneLayer, no_file
 from heedmap.layers import Layer
+from heedmap.lazy import sharded_in
 from heedmap.recording.opening import RecordedLayer
 from heedmap.seen import Seen
 
@@ -33,6 +34,7 @@ def scene_of_map(
     Raises:
         ShapeError: for an axis of another length than its side of the map.
         InputError: for a file that is not there, or no sound, film or text.
+        UnsupportedError: for a map that several ranks share.
 
     Cost: nothing is computed.
     """
@@ -66,6 +68,7 @@ def scene_of_seen(
     Raises:
         ArgumentError: if no layer was kept as a map.
         InputError: for a file that is not there, or no sound, film or text.
+        UnsupportedError: for maps that several ranks share.
     """
     axis = getattr(seen, "axis", None) if axis is None else axis
     axes: list[Axis] = []
@@ -106,6 +109,11 @@ def _scene_layer(
     sides: tuple[Axis | None, Axis | None],
 ) -> SceneLayer:
     """Return a layer of the scene, whose axes are found among `axes` or added to them."""
+    if sharded_in(weights._rule) is not None:
+        raise UnsupportedError(
+            "a map to be explored must be that of one process, which answers the page by itself; "
+            "got one that several ranks share. Save it, and explore what heedmap.open opens."
+        )
     *lead, queries, keys = weights.shape
     numbers = []
     for axis, size in zip(sides, (queries, keys), strict=True):
