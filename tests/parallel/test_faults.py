@@ -198,6 +198,17 @@ def test_the_rank_that_holds_the_store_is_named(tmp_path: Path, how: signal.Sign
     assert "which holds the ranks' store" in said
 
 
+def test_the_holder_of_the_store_does_not_miss_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, said = dist.HashStore(), []  # pyright: ignore[reportPrivateImportUsage]
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    for rank in range(2):
+        signs = faults.Signs(store, rank, 2, 0.1)
+        signs.who, signs.answered = ["process 1 on one", "process 2 on two"], -60.0
+        said.append(signs.missed_store(1.0, -60.0))
+    assert said[0] == ""
+    assert said[1].startswith("no answer of rank 0 of 2 (process 1 on one), which holds")
+
+
 def test_without_a_start_nothing_is_watched() -> None:
     with faults.together():
         assert threads() == 0

@@ -88,8 +88,11 @@ class Signs:
         self.last = {rank: (beat, now) for rank, (beat, _) in self.last.items()}
 
     def missed_store(self, silent_seconds: float, since: float = 0.0) -> str:
-        """Return that the store is gone, or ''; see `missed_rank`."""
+        """Return that the store is gone, or ''; who holds it misses it never. See `missed_rank`."""
         now = time.monotonic()
+        if not self.rank and not _is_held_by_torchrun():
+            # It answers late where the machine has much to do, and is no fault of this rank.
+            return ""
         if now - max(self.answered, since) <= silent_seconds:
             return ""
         return f"no answer of {self._holder()} for {now - self.answered:.0f} s"
@@ -132,7 +135,7 @@ class Signs:
         return f"rank {rank} of {self.size} ({self.who[rank]})"
 
     def _holder(self) -> str:
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        if _is_held_by_torchrun():
             return "torchrun, which holds the ranks' store"
         return f"{self._called(0)}, which holds the ranks' store"
 
@@ -246,6 +249,11 @@ class Pulse:
 
     def _takes_store(self) -> bool:
         return self._store.acquire(timeout=self.signs.beat_seconds)
+
+
+def _is_held_by_torchrun() -> bool:
+    """Return whether the ranks' store is torchrun's; else it is that of rank 0."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _message(fault: str) -> str:
