@@ -71,6 +71,20 @@ def test_a_process_by_itself_is_the_only_rank() -> None:
     assert not dist.is_initialized()
 
 
+def test_a_map_without_its_processes() -> None:
+    parallel.start(device="cpu")
+    x = torch.randn(1, 1, 4, 2)
+    weights = parallel.attention(x, x, x)[1]
+    parallel.stop()
+    with pytest.raises(UnsupportedError, match="process group of a map must still be there when"):
+        weights.received()
+    parallel.start(device="cpu")
+    with pytest.raises(UnsupportedError, match="process group of a map must still be there when"):
+        weights.received()
+    parallel.stop()
+    assert "rank 0 of 1" in repr(weights)
+
+
 @pytest.mark.usefixtures("as_torchrun_starts")
 def test_a_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

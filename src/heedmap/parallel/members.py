@@ -121,6 +121,7 @@ class Members:
             HeedmapError: the error given, on the rank that gave it.
             RankError: on the others, and on all if their wishes differ.
         """
+        self._require_group()
         if self._all_say(None if error is not None else wish):
             return [None] * self.size if told is None else self.gather(told)
         found = self.gather((wish, None if error is None else str(error)))
@@ -137,6 +138,20 @@ class Members:
                     f"rank {rank} for {other}."
                 )
         raise AssertionError("ranks that say the same must agree")
+
+    def _require_group(self) -> None:
+        """Refuse to go on where the processes are connected no more.
+
+        Raises:
+            UnsupportedError: if the group was ended since.
+        """
+        try:
+            dist.get_process_group_ranks(self.group)
+        except KeyError:
+            raise UnsupportedError(
+                "the process group of a map must still be there when it is asked; it was ended "
+                "since, as heedmap.parallel.stop() does. Ask before, or save the map."
+            ) from None
 
     def _all_say(self, wish: str | None) -> bool:
         """Return whether all ranks say the same, and something."""
