@@ -347,6 +347,8 @@ def refused(wrong: str) -> str:
         x = x.long() if rank == 1 else x
     elif wrong == "ranks of a layout":
         options["layout"] = Layout.even(12, size + 1)
+    elif wrong == "no layout":
+        options["layout"] = "zigzag"
     elif wrong == "lengths of a layout":
         options["layout"] = Layout.of_lengths([5, 7])
     elif wrong == "keys of a bias":
@@ -419,6 +421,7 @@ WRONG = {
     ],
     "ranks of a layout": ["ShapeError: layout must be of as many ranks as the mesh has, 2; got 3"]
     * 2,
+    "no layout": ["ArgumentError: layout must be a heedmap.parallel.Layout or None; got str"] * 2,
     "lengths of a layout": [
         "ShapeError: what rank 0 gives must be the 5 positions that layout says; got 6 of query",
         "ShapeError: what rank 1 gives must be the 7 positions that layout says; got 6 of query",
