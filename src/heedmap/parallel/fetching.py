@@ -94,8 +94,7 @@ class Fetched:
         stack = as_positions(matrices)
         lines = Asked.of(rows, shards.queries, rank)
         across = Asked.of(columns, shards.keys, rank)
-        heads, kv_heads = shards.query.shape[1], shards.key.shape[1]
-        shared = stack // heads * kv_heads + stack % heads // (heads // kv_heads)
+        shared = self._key_matrices(stack)
         query = self._of(shards.query.flatten(0, 1), stack, lines)
         key = self._of(shards.key.flatten(0, 1), shared, across)
         bias = self._bias(stack, lines, across.numbers)
@@ -116,21 +115,25 @@ class Fetched:
         stack, rows, columns = (index.cpu() for index in (matrices, rows, columns))
         lines = Asked.of(rows, shards.queries, rank)
         across = Asked.of(columns, shards.keys, rank)
-        heads, kv_heads = shards.query.shape[1], shards.key.shape[1]
-        shared = stack // heads * kv_heads + stack % heads // (heads // kv_heads)
+        shared = self._key_matrices(stack)
         query = self._each(shards.query.flatten(0, 1), stack, lines)
         key = self._each(shards.key.flatten(0, 1), shared, across)
         bias = shards.scoring.bias
         if bias is not None:
             mine = (stack[lines.mine], lines.local, columns[lines.mine])
             which, *where = (index.to(bias.device) for index in mine)
-            own = look_up(bias, Places.of_cells(which, heads, *where))
+            own = look_up(bias, Places.of_cells(which, shards.query.shape[1], *where))
             bias = self._joined(own[:, None, None, None], lines, 0)
         mask = shards.mask
         if mask is not None:
             mask = replace(self._picked(mask, stack, rows, columns), paired=True)
         problem = self._problem(query[:, None, None], key[:, None, None], mask, bias)
         return problem, self.known.map(lambda numbers: self._each(numbers[..., None], stack, lines))
+
+    def _key_matrices(self, stack: Tensor) -> Tensor:
+        """Return which matrices of keys these matrices of queries look into."""
+        heads, kv_heads = self.shards.query.shape[1], self.shards.key.shape[1]
+        return stack // heads * kv_heads + stack % heads // (heads // kv_heads)
 
     def _of(self, given: Tensor, stack: Tensor, asked: Asked) -> Tensor:
         own = pick(pick(given, stack, 0), asked.local, 1)
