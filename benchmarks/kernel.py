@@ -21,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import heedmap
+from heedmap import compiled
 from heedmap.doctor import examine
-from heedmap.kernels.native import library
 from heedmap.nn import SelfAttention
 
 SIZES = ((1, 4096, 64), (8, 4096, 64), (8, 2048, 128), (1, 16384, 64), (1, 32768, 64))
@@ -176,7 +176,7 @@ def named(size: tuple[int, int, int]) -> str:
 
 def processes() -> dict[str, dict[str, str]]:
     """Return what each process is given in its environment."""
-    made = {name: {"HEEDMAP_KERNEL": name} for name in library.runnable()}
+    made = {name: {"HEEDMAP_KERNEL": name} for name in compiled.runnable()}
     if "x86-64-v4" in made:
         made["v3, SDPA too"] = {"HEEDMAP_KERNEL": "x86-64-v3", "ATEN_CPU_CAPABILITY": "avx2"}
     return made | {"torch": {"HEEDMAP_KERNEL": "torch"}}

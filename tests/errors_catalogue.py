@@ -24,11 +24,13 @@ CLASSES = {
 }
 
 WHERE = {
+    "inputs": "Calling `attention` or `AttentionMap.from_factors`",
     "problem": "Calling `attention` or `AttentionMap.from_factors`",
     "attention": "Calling `attention` or `AttentionMap.from_factors`",
     "scoring": "Calling `attention` or `AttentionMap.from_factors`",
     "kernels": "Calling `attention` or `AttentionMap.from_factors`",
     "precision": "Calling `attention` or `AttentionMap.from_factors`",
+    "compiled": "Calling `attention` or `AttentionMap.from_factors`",
     "masks": "Making a mask, or giving it to a problem of other sizes",
     "attention_map": "Asking a map",
     "map_face": "Asking a map",

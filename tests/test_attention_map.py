@@ -14,14 +14,13 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 import heedmap
-from heedmap import AttentionMap, Causal, Padding
+from heedmap import AttentionMap, Causal, Padding, compiled
 from heedmap.errors import ArgumentError, BudgetError, FrozenError, ShapeError, UnsupportedError
-from heedmap.kernels.native import library
 
 
 def fastest() -> str:
     """Return the kernel that plain problems go to on this machine."""
-    return "fused" if library.load() is None else "native"
+    return "fused" if compiled.load() is None else "native"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import heedmap
-from heedmap import AttentionMap, Axis, Causal, Padding, Visible, Window
+from heedmap import AttentionMap, Axis, Causal, Padding, Visible, Window, compiled
 from heedmap.axes import Sequence
 from heedmap.errors import (
     ArgumentError,
@@ -21,7 +21,6 @@ from heedmap.errors import (
     ShapeError,
     UnsupportedError,
 )
-from heedmap.kernels.native import library
 from heedmap.masks import Spans
 from heedmap.nn import SelfAttention
 
@@ -247,7 +246,7 @@ def test_a_factor_that_was_written_into() -> None:
     assert copy.copy(weights).shape == (3, 3)
 
 
-@pytest.mark.skipif(library.load() is None, reason="no kernel was compiled on this machine")
+@pytest.mark.skipif(compiled.load() is None, reason="no kernel was compiled on this machine")
 def test_no_memory_for_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         def __getattr__(self, name: str) -> Callable[..., int]:

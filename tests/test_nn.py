@@ -190,6 +190,21 @@ class TestForms:
             for one, two in zip(results[0], other, strict=True):
                 torch.testing.assert_close(one, two)
 
+    @pytest.mark.parametrize("dropout", [0.0, 0.5])
+    def test_junk_in_what_is_looked_at(self, dropout: float) -> None:
+        layer, x = SelfAttention(4, 8, dropout=dropout), torch.randn(2, 7, 4)
+        results = []
+        for junk in (0.0, math.nan, -math.inf):
+            context = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+            context[1, 3:] = junk
+            output, _ = layer(x, MASK, context=context)
+            assert bool(output.isfinite().all())
+            results.append(torch.autograd.grad(output.sum(), list(layer.parameters())))
+        for found in results[1:]:
+            assert all(bool(gradient.isfinite().all()) for gradient in found)
+            if not dropout:
+                torch.testing.assert_close(found, results[0])
+
     def test_a_single_sample_is_padded_too(self) -> None:
         layer, x = SelfAttention(4, 8), torch.randn(1, 5, 4)
         weights = layer(x, torch.tensor([[1, 1, 0, 0, 0]]))[1]

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import torch
 
-from heedmap.kernels.native import library
+from heedmap import compiled
 from heedmap.kernels.triton import library as triton
 
 EXTRAS = {
@@ -41,12 +41,12 @@ def examine() -> dict[str, str]:
 
 
 def _kernel() -> str:
-    found = library.load()
+    found = compiled.load()
     if found is not None:
         return f"native, compiled for {found[0]}"
     if os.environ.get("HEEDMAP_KERNEL") == "torch":
         return "PyTorch's, as HEEDMAP_KERNEL says"
-    if not library.runnable():
+    if not compiled.runnable():
         return "PyTorch's: there is no kernel of our own for this CPU"
     return "PyTorch's: none was compiled at installation, for want of a C++ compiler with OpenMP"
 

@@ -20,6 +20,7 @@ from heedmap.errors import (
     ShapeError,
     UnsupportedError,
 )
+from heedmap.lazy_weights import LazyWeights
 from heedmap.masks import Causal, Mask, Padding
 from heedmap.places import as_numbers
 from heedmap.problem import all_finite
@@ -159,14 +160,22 @@ class SelfAttention(nn.Module):
             )
         source = self._checked(x, context)
         visible = self._mask(mask, source)
-        query, key, value = self._project(x, source, visible, context is None)
-        rule = self._rule(visible)
-        if self.training and self.dropout:
-            weights = AttentionMap.from_factors(query, key, mask=rule)
-            output = _gather_dropped(weights, value, self.dropout)
-        else:
-            output, weights = attention(query, key, value, mask=rule)
+        output, weights = self._attend(x, source, visible)
+        if isinstance(visible, Padding) and not _is_tame(weights):
+            source = _without_junk(source, visible.valid)
+            output, weights = self._attend(source if context is None else x, source, visible)
         return self._join(output), weights
+
+    def _attend(
+        self, x: Tensor, source: Tensor, visible: Mask | None
+    ) -> tuple[Tensor, AttentionMap]:
+        """Return what each head of each position of x gathers from the source, and the map."""
+        query, key, value = self._project(x, source)
+        rule = self._rule(visible)
+        if not (self.training and self.dropout):
+            return attention(query, key, value, mask=rule)
+        weights = AttentionMap.from_factors(query, key, mask=rule)
+        return _gather_dropped(weights, value, self.dropout), weights
 
     def _attend_together(
         self, x: Tensor, mask: Tensor | None, context: Tensor | None, layout: "Layout | None"
@@ -183,7 +192,9 @@ class SelfAttention(nn.Module):
             members.agree("SelfAttention", error=error)
             raise
         whole = _joined_padding(members, visible, layout)
-        query, key, value = self._project(x, source, visible, context is None)
+        if isinstance(visible, Padding):
+            source = _without_junk(source, visible.valid)
+        query, key, value = self._project(source if context is None else x, source)
         output, weights = shared_attention(
             query, key, value, mask=self._rule(whole), mesh=self.mesh, layout=layout
         )
@@ -192,19 +203,19 @@ class SelfAttention(nn.Module):
     def _checked(self, x: Tensor, context: Tensor | None) -> Tensor:
         """Return what is looked at, once everything has its shape."""
         self._check("x", x, self.input_dim)
+        if context is None and self.context_dim == self.input_dim:
+            return x
         source = x if context is None else context
         self._check("context", source, self.context_dim)
         return source
 
-    def _project(
-        self, x: Tensor, source: Tensor, visible: Mask | None, own: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return query, key and value; `own` says that x is what is looked at."""
-        if isinstance(visible, Padding):
-            source = _without_junk(source, visible.valid)
-        query = self._heads(self.w_q(source if own else x), self.num_heads)
-        key = self._heads(self.w_k(source), self.kv_heads)
-        return query, key, self._heads(self.w_v(source), self.kv_heads)
+    def _project(self, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value."""
+        query, key, value = self.w_q(x), self.w_k(source), self.w_v(source)
+        if self.num_heads == 1:
+            return query, key, value
+        kv_heads = self.kv_heads
+        return _heads(query, self.num_heads), _heads(key, kv_heads), _heads(value, kv_heads)
 
     def _rule(self, visible: Mask | None) -> Mask | None:
         if not self.causal:
@@ -340,10 +351,9 @@ class SelfAttention(nn.Module):
             )
         return Padding(mask)
 
-    def _heads(self, projected: Tensor, heads: int) -> Tensor:
-        if self.num_heads == 1:
-            return projected
-        return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+def _heads(projected: Tensor, heads: int) -> Tensor:
+    return projected.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def _joined_padding(
@@ -372,6 +382,13 @@ def _joined_padding(
 def _require_tensor(name: str, given: object) -> None:
     if not isinstance(given, Tensor):
         raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
+
+
+def _is_tame(weights: AttentionMap) -> bool:
+    """Return whether nothing that the weights were made of, and gather, is NaN or infinite."""
+    made = weights._rule
+    assert isinstance(made, LazyWeights)
+    return made.problem.tame
 
 
 def _without_junk(source: Tensor, valid: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -99,26 +99,23 @@ def never_compiled(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         # To disable it beforehand would load the compiler, a second, for everybody.
         if torch.compiler.is_compiling():
-            _refuse_record(torch.compiler.is_exporting())
+            if torch.compiler.is_exporting():
+                _refuse_record()
             as_written: Any = torch.compiler.disable(function)
             return as_written(*args, **kwargs)
-        _refuse_record(_is_tracing() or _get_dispatch_mode(_PROXY) is not None)
+        if _is_tracing() or _get_dispatch_mode(_PROXY) is not None:
+            _refuse_record()
         return function(*args, **kwargs)
 
     return call
 
 
-def _refuse_record(recorded: bool) -> None:
-    """Refuse to become a part of a graph that is to run without Python.
-
-    Raises:
-        UnsupportedError: if one is being recorded.
-    """
-    if recorded:
-        raise UnsupportedError(
-            "attention and maps must be run by Python; got an export or a trace of the graph. "
-            "Export the model with torch.nn.functional.scaled_dot_product_attention in their place."
-        )
+def _refuse_record() -> NoReturn:
+    """Refuse to become a part of a graph that is to run without Python."""
+    raise UnsupportedError(
+        "attention and maps must be run by Python; got an export or a trace of the graph. "
+        "Export the model with torch.nn.functional.scaled_dot_product_attention in their place."
+    )
 
 
 def refuse_empty(name: str, tensor: Tensor) -> None:

@@ -14,19 +14,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from heedmap.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from heedmap import compiled
+from heedmap.errors import ArgumentError, DTypeError, UnsupportedError
+from heedmap.inputs import check_inputs
 from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
 from heedmap.masks.base import require_tensor
 from heedmap.places import Index, Places, as_numbers, look_up, pick
-from heedmap.precision import refuse_empty, refuse_mapped
+from heedmap.precision import refuse_mapped
 from heedmap.scoring import ScoreChange, Scoring, make_scoring
-
-FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-LAYOUTS = {
-    2: "[positions, dim]",
-    3: "[batch, positions, dim]",
-    4: "[batch, heads, positions, dim]",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +34,9 @@ class Problem:
         mask: The bound mask, or None where everything is visible.
         scoring: How a score is made of a dot product.
         clean: Whether all of query and key is finite, so that a product with a weight of 0 is 0.
+        tame: Whether all that was given, values included, was finite and not huge, or nothing is
+            hidden.
+        extent: Batch, heads, queries, keys.
         versions: How often what it stands on had been written into when the problem was made.
     """
 
@@ -47,11 +45,15 @@ class Problem:
     mask: Mask | None
     scoring: Scoring
     clean: bool = True
+    tame: bool = True
+    extent: Extent = field(init=False)
     versions: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Take down the versions."""
-        object.__setattr__(self, "versions", self._versions())
+        """Take down the sizes and the versions."""
+        batch, heads, queries, _ = self.query.shape
+        extent = Extent(batch, heads, queries, self.key.shape[2])
+        self.__dict__.update(extent=extent, versions=self._versions())
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is worth saving, without what was worked out from it."""
@@ -61,12 +63,6 @@ class Problem:
         """Take back what was saved."""
         self.__dict__.update(state)
         self.__post_init__()
-
-    @cached_property
-    def extent(self) -> Extent:
-        """Batch, heads, queries, keys."""
-        batch, heads, queries, _ = self.query.shape
-        return Extent(batch, heads, queries, self.key.shape[2])
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -99,8 +95,9 @@ class Problem:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the tensors that a weight may depend on smoothly."""
-        given = (self.query, self.key, self.scoring.bias, self.scoring.sinks)
-        return tuple(tensor for tensor in given if tensor is not None)
+        given = self.query, self.key
+        given += () if self.scoring.bias is None else (self.scoring.bias,)
+        return given if self.scoring.sinks is None else (*given, self.scoring.sinks)
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "Problem":
         """Return the same problem with `change` done to each of `tensors`, in their order."""
@@ -130,10 +127,10 @@ class Problem:
             )
 
     def _versions(self) -> tuple[int, ...]:
-        given = self.tensors()
+        given = [*self.tensors()]
         if self.mask is not None:
-            given += tuple(p.table for p in parts_of(self.mask) if type(p) is Visible)
-        return tuple(-1 if tensor.is_inference() else tensor._version for tensor in given)
+            given += [part.table for part in parts_of(self.mask) if type(part) is Visible]
+        return tuple([-1 if tensor.is_inference() else tensor._version for tensor in given])
 
     def visible(
         self, matrices: Index, rows: Index, columns: Index
@@ -237,7 +234,7 @@ def make_problem(
         ArgumentError: for a mask, scale, cap, bias or sinks that make no sense.
         UnsupportedError: under ``torch.func.vmap``.
     """
-    _check_tensors(query, key, value)
+    check_inputs(query, key, value)
     for name, given in (("bias", bias), ("sinks", sinks)):
         if given is not None:
             require_tensor(name, given)
@@ -263,14 +260,15 @@ def make_problem(
         dtype=compute_dtype(query.dtype),
     )
     hides = bound is not None or scoring.bias is not None or change is not None
-    if not hides or all(_is_tame(t) for t in (query, key, value) if t is not None):
+    if not hides or _are_tame(query, key, value):
         return Problem(query, key, bound, scoring), value
     for part in parts_of(bound):
         if isinstance(part, Padding):
             valid = part.valid[:, None, :, None]
             key = torch.where(valid, key, 0)
             value = None if value is None else torch.where(valid, value, 0)
-    return Problem(query, key, bound, scoring, all_finite(query) and all_finite(key)), value
+    clean = all_finite(query) and all_finite(key)
+    return Problem(query, key, bound, scoring, clean, tame=False), value
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -289,87 +287,6 @@ def _folded(tensor: Tensor) -> Tensor:
     """
     with torch.inference_mode(False), torch.enable_grad():
         return tensor.flatten(0, 1)
-
-
-def _check_tensors(query: Tensor, key: Tensor, value: Tensor | None) -> None:
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if tensor is None and name == "value":
-            continue
-        if not isinstance(tensor, Tensor):
-            raise DTypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}.")
-        refuse_empty(name, tensor)
-        refuse_mapped(name, tensor)
-        _check_kind(name, tensor)
-        if (
-            tensor.dtype != query.dtype
-            or tensor.ndim != query.ndim
-            or tensor.device != query.device
-        ):
-            _refuse_mixture(name, tensor, query)
-    if query.ndim not in LAYOUTS:
-        raise ShapeError(
-            f"query must be {', '.join(LAYOUTS.values())}; got {list(query.shape)}. "
-            "Merge further leading dimensions into the batch."
-        )
-    _check_sizes(query, key, value)
-
-
-def _check_kind(name: str, tensor: Tensor) -> None:
-    if tensor.layout != torch.strided or tensor.is_nested:
-        raise DTypeError(
-            f"{name} must be an ordinary strided tensor; got "
-            f"{'a nested one' if tensor.is_nested else tensor.layout}. Pad it and give "
-            "mask=Padding(valid), or pack it and give mask=Documents(ids)."
-        )
-    if tensor.dtype not in FLOATS:
-        raise DTypeError(
-            f"{name} must be float64, float32, bfloat16 or float16; got {tensor.dtype}."
-        )
-
-
-def _refuse_mixture(name: str, tensor: Tensor, query: Tensor) -> None:
-    if tensor.dtype != query.dtype:
-        raise DTypeError(
-            f"{name} must have the number type of query; got {tensor.dtype} and {query.dtype}."
-        )
-    if tensor.device != query.device:
-        raise DTypeError(
-            f"{name} must be on the device of query; got {tensor.device} and {query.device}."
-        )
-    raise ShapeError(
-        f"{name} must have as many dimensions as query; got {tensor.ndim} and {query.ndim}."
-    )
-
-
-def _check_sizes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
-    if key.shape[-1] != query.shape[-1]:
-        raise ShapeError(
-            f"query and key must have the same head_dim; got {query.shape[-1]} and {key.shape[-1]}."
-        )
-    if value is not None and value.shape[-2] != key.shape[-2]:
-        raise ShapeError(
-            "key and value must have the same number of positions; "
-            f"got {key.shape[-2]} and {value.shape[-2]}."
-        )
-    for name, tensor in (("key", key), ("value", value)):
-        if tensor is not None and query.ndim > 2 and tensor.shape[0] != query.shape[0]:
-            raise ShapeError(
-                f"query and {name} must have the same batch size; "
-                f"got {query.shape[0]} and {tensor.shape[0]}."
-            )
-    if query.ndim < 4:
-        return
-    heads, kv_heads = query.shape[1], key.shape[1]
-    if value is not None and value.shape[1] != kv_heads:
-        raise ShapeError(
-            f"key and value must have the same number of heads; got {kv_heads} and "
-            f"{value.shape[1]}."
-        )
-    if not heads or not kv_heads or heads % kv_heads:
-        raise ShapeError(
-            "the number of query heads must be a multiple of the number of key heads, both at "
-            f"least 1; got {heads} and {kv_heads}."
-        )
 
 
 def _four_dimensional(tensor: Tensor) -> Tensor:
@@ -425,10 +342,17 @@ def all_finite(tensor: Tensor) -> bool:
     return math.isfinite(tensor.detach().sum(dtype=compute_dtype(tensor.dtype)).item())
 
 
-def _is_tame(tensor: Tensor) -> bool:
-    """Return whether everything in it is finite, and so is every product with another such one."""
+def _are_tame(query: Tensor, key: Tensor, value: Tensor | None) -> bool:
+    """Return whether everything in them is finite, and so is every product of one with another."""
+    given = (query, key) if value is None else (query, key, value)
+    if (found := compiled.are_tame(given)) is not None:
+        return found
+    return all(_norm(tensor) < 1e18 for tensor in given)
+
+
+def _norm(tensor: Tensor) -> float:
     norm = torch.linalg.vector_norm(tensor.detach(), dtype=compute_dtype(tensor.dtype))
-    return norm.item() < 1e18
+    return norm.item()
 
 
 def gather(

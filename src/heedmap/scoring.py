@@ -65,7 +65,7 @@ def make_scoring(
     """
     if scale is None:
         scale = 1 / math.sqrt(head_dim) if head_dim else 1.0
-    if not math.isfinite(scale):
+    elif not math.isfinite(scale):
         raise ArgumentError(f"scale must be a finite number; got {scale}.")
     if soft_cap is not None and not (soft_cap > 0 and math.isfinite(soft_cap)):
         raise ArgumentError(f"soft_cap must be a finite number above 0; got {soft_cap}.")

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 import heedmap
-from heedmap import AttentionMap, Causal, Documents, Mask, Padding, Visible, Window
+from heedmap import AttentionMap, Causal, Documents, Mask, Padding, Visible, Window, compiled
 from heedmap.errors import ArgumentError
 from heedmap.kernels import native, tiles
-from heedmap.kernels.native import library
 from heedmap.masks import Spans
 from heedmap.problem import make_problem
 
@@ -24,7 +23,7 @@ COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
 
 # Not where one should have been compiled and was not: there these tests fail.
 pytestmark = pytest.mark.skipif(
-    not library.wanted() or (library.load() is None and not COMPILER),
+    not compiled.wanted() or (compiled.load() is None and not COMPILER),
     reason="there can be no kernel: HEEDMAP_KERNEL=torch, a CPU that it has no code for, or no "
     "C++ compiler when heedmap was installed; scripts/check runs these tests where there is one",
 )
@@ -33,7 +32,7 @@ SEEDS = 150
 
 
 def test_a_kernel_was_compiled() -> None:
-    assert library.load() is not None, "reinstall heedmap with -v to see what the compiler says"
+    assert compiled.load() is not None, "reinstall heedmap with -v to see what the compiler says"
 
 
 def random_mask(
@@ -277,8 +276,8 @@ print(heedmap.attention(*torch.randn(3, 4, 8))[1].backend)
 def test_the_kernel_can_be_chosen() -> None:
     assert run(WHICH, HEEDMAP_KERNEL="torch").stdout.strip() == "fused"
     assert run(WHICH, HEEDMAP_KERNEL="native").stdout.strip() == "native"
-    for name in library.runnable():
-        if (library.FOLDER / f"attend-{name}{library.SUFFIX}").exists():
+    for name in compiled.runnable():
+        if (compiled.FOLDER / f"attend-{name}{compiled.SUFFIX}").exists():
             assert run(WHICH, HEEDMAP_KERNEL=name).stdout.strip() == "native"
     assert "HEEDMAP_KERNEL must be one of native, torch" in run(WHICH, HEEDMAP_KERNEL="gpu").stderr
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from heedmap.kernels.native import library
+from heedmap import compiled
 
 HERE = Path(__file__).parent
-SOURCE = library.FOLDER.parent
+SOURCE = compiled.FOLDER.parent
 COMPILER = shutil.which("c++") or shutil.which("g++")
 SANITIZED = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fopenmp"]
 
 # The last is what neither instruction set serves, as a machine of another kind would compile it.
-SETS = {"x86_64": [*library.runnable(), "x86-64"]}.get(platform.machine(), [])
+SETS = {"x86_64": [*compiled.runnable(), "x86-64"]}.get(platform.machine(), [])
 
 
 @pytest.mark.slow

@@ -21,10 +21,17 @@ class Hidden(NamedTuple):
     visible: Bool[Tensor, "#batch #heads query key"] | None = None
 
 
+_NOTHING = Hidden()
+
+
 def is_simple(problem: Problem) -> bool:
     """Return whether the mask has a form that our kernels take."""
-    kinds = [type(part) for part in parts_of(problem.mask)]
-    return kinds.count(Visible) <= 1 and all(kind in _KINDS for kind in kinds)
+    tables = 0
+    for part in parts_of(problem.mask):
+        if type(part) not in _KINDS:
+            return False
+        tables += type(part) is Visible
+    return tables <= 1
 
 
 def is_padding(problem: Problem) -> bool:
@@ -34,6 +41,10 @@ def is_padding(problem: Problem) -> bool:
 
 def hidden_of(problem: Problem, rows: range) -> Hidden:
     """Return what the mask of a problem hides from some of its queries."""
+    if problem.mask is None:
+        return _NOTHING
+    if type(problem.mask) is Padding:
+        return Hidden(valid=problem.mask.valid.contiguous())
     keys, lines, device = problem.extent.keys, slice(rows.start, rows.stop), problem.query.device
     first = last = valid = visible = None
     for part in parts_of(problem.mask):

@@ -124,7 +124,7 @@ def parts_of(mask: Mask | None) -> list[Mask]:
     """Return the masks that `mask` is the intersection of."""
     if mask is None:
         return []
-    if isinstance(mask, Both):
+    if type(mask) is Both:
         return parts_of(mask.first) + parts_of(mask.second)
     return [mask]
 

@@ -223,14 +223,25 @@ def _as_bool(marks: Tensor, name: str) -> Tensor:
     if marks.dtype == torch.bool:
         # A copy, so that what is written into the marks later changes no map.
         return marks.clone()
-    kept = marks != 0
-    if not torch.equal(kept.to(marks.dtype), marks):
+    kept = marks.bool()
+    if not _are_marks(marks, kept):
         wrong = marks[kept & (marks != 1)].flatten()[0].item()
         raise ArgumentError(
             f"{name} must hold only 0 (padding) and 1 (valid); got {wrong:g}. "
             "Scores to add are given as bias=."
         )
     return kept
+
+
+FEW_MARKS = 100
+"""So many numbers Python looks through in less time than it takes to have PyTorch do it."""
+
+
+def _are_marks(marks: Tensor, kept: Tensor) -> bool:
+    """Return whether all are 0 or 1, which as booleans are `kept`."""
+    if marks.numel() <= FEW_MARKS:
+        return set().union(*marks.tolist()) <= {0, 1}
+    return torch.equal(kept.to(marks.dtype), marks)
 
 
 def _hull(marked: Tensor) -> tuple[int, int]:

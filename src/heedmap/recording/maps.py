@@ -15,11 +15,12 @@ from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import ArgumentError, ShapeError, UnsupportedError
+from heedmap.inputs import FLOATS
 from heedmap.lazy import Dense, LazyMatrix, Selection, Sharded
 from heedmap.lazy_weights import LazyWeights, LogNormalizer
 from heedmap.masks import Extent
 from heedmap.places import Index
-from heedmap.problem import FLOATS, Problem
+from heedmap.problem import Problem
 from heedmap.recording import masks, shards
 from heedmap.recording.files import DTYPES, name_of, unrepeated
 from heedmap.recording.masks import Rule

@@ -6,6 +6,7 @@ padding, tables; additive bias, sinks, grouped heads. What it does not take goes
 
 import ctypes
 import os
+from types import NoneType
 
 import torch
 from jaxtyping import Float
@@ -14,14 +15,16 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
+from heedmap.compiled import load
 from heedmap.errors import BudgetError
 from heedmap.kernels import sinks
 from heedmap.kernels.gradients import Gradients
-from heedmap.kernels.native.library import PROBLEM, Statistics, load
-from heedmap.kernels.native.library import Gradients as Pointers
+from heedmap.kernels.native.structures import PROBLEM, Statistics
+from heedmap.kernels.native.structures import Gradients as Pointers
 from heedmap.kernels.spans import hidden_of, is_padding, is_simple
 from heedmap.kernels.statistics import Found as Found
 from heedmap.kernels.statistics import Wanted as Wanted
+from heedmap.masks import Padding
 from heedmap.problem import Problem, all_finite
 
 _FIRST_PROCESS = os.getpid()
@@ -34,26 +37,27 @@ def serves(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"
     derivative, and lets NaN in a hidden slot of the values through.
     """
     scoring, query = problem.scoring, problem.query
-    if problem.compute_dtype != torch.float32 or not query.is_cpu or load() is None:
+    if query.dtype == torch.float64 or not query.is_cpu or load() is None:
         return False
     if forward_ad._current_level >= 0 or is_functorch_wrapped_tensor(query):
         return False
-    given = (*problem.tensors(), *(() if value is None else (value,)))
-    if any(type(tensor) not in (Tensor, Parameter) for tensor in given):
-        # Others may have no memory of their own.
-        return False
+    for tensor in (*problem.tensors(), value):
+        if type(tensor) not in (Tensor, Parameter, NoneType):
+            # Others may have no memory of their own.
+            return False
     if scoring.soft_cap is not None or scoring.change is not None or not problem.clean:
         return False
     if not (query.numel() and problem.key.numel() and (value is None or value.numel())):
         return False
-    if not is_simple(problem):
-        return False
-    if (bias := scoring.bias) is not None and (bias.requires_grad or bias.dtype == torch.float64):
-        return False
-    if value is None or (bias is None and is_padding(problem)):
+    bias, mask = scoring.bias, problem.mask
+    if bias is None and (mask is None or type(mask) is Padding):
         # In padded slots nothing is left that is not finite.
         return True
-    return all_finite(value)
+    if not is_simple(problem):
+        return False
+    if bias is not None and (bias.requires_grad or bias.dtype == torch.float64):
+        return False
+    return value is None or (bias is None and is_padding(problem)) or all_finite(value)
 
 
 def forward(
@@ -66,14 +70,14 @@ def forward(
 
     Cost: O(visible pairs) time; memory of the output and a tile for each thread.
     """
-    batch, heads, queries, _ = problem.query.shape
-    output = torch.empty((batch, heads, queries, value.shape[-1]))
-    normalizer = torch.empty((batch, heads, queries))
+    batch, heads, queries, _ = problem.extent
+    output = torch.empty(batch, heads, queries, value.shape[-1])
+    normalizer = torch.empty(batch, heads, queries)
     given = _Given(problem, value)
     _run("heedmap_forward", given.packed, output.data_ptr(), normalizer.data_ptr())
     if (own := problem.scoring.sinks) is not None:
         output, normalizer = sinks.join(output, normalizer, own[:, None])
-    return output.to(value.dtype), normalizer
+    return output if value.dtype == torch.float32 else output.to(value.dtype), normalizer
 
 
 def backward(
@@ -231,18 +235,22 @@ class _Given:
             lines = slice(rows.start, rows.stop)
             query = query.detach()[:, :, lines]
             bias = bias if bias is None or bias.shape[2] == 1 else bias[:, :, lines]
-        hidden = hidden_of(problem, rows)
-        first, _, valid, visible = hidden
-        self.kept = query, key, value, bias, hidden
+        first, last, valid, visible = hidden_of(problem, rows)
+        self.kept = query, key, value, bias, first, last, valid, visible
         self.packed = PROBLEM.pack(
             query.data_ptr(),
             key.data_ptr(),
-            *(0 if given is None else given.data_ptr() for given in (value, *hidden, bias)),
+            0 if value is None else value.data_ptr(),
+            0 if first is None else first.data_ptr(),
+            0 if last is None else last.data_ptr(),
+            0 if valid is None else valid.data_ptr(),
+            0 if visible is None else visible.data_ptr(),
+            0 if bias is None else bias.data_ptr(),
             *query.stride()[:3],
             *key.stride()[:3],
             *((0, 0, 0) if value is None else value.stride()[:3]),
             *((0, 0) if first is None else _broadcast(first)[:2]),
-            0 if valid is None else _broadcast(valid)[0],
+            0 if valid is None or valid.shape[0] == 1 else valid.stride(0),
             *((0, 0, 0, 0) if visible is None else _broadcast(visible)),
             *((0, 0, 0, 0) if bias is None else _broadcast(bias)),
             batch,
@@ -257,10 +265,10 @@ class _Given:
         )
 
 
-def _broadcast(tensor: Tensor) -> tuple[int, ...]:
+def _broadcast(tensor: Tensor) -> list[int]:
     """Return the strides of a tensor whose sizes of 1 stand for all."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return tuple(0 if size == 1 else stride for size, stride in pairs)
+    return [0 if size == 1 else stride for size, stride in pairs]
 
 
 def _fit(tensor: Tensor) -> Tensor:
