@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import Parameter
 
+from heedmap.bins import Bins
 from heedmap.errors import ArgumentError, ShapeError
 from heedmap.kernels import differentiable, native, triton
 from heedmap.kernels.statistics import Found, Wanted
@@ -19,7 +20,7 @@ from heedmap.lazy_weights import LazyWeights, Reading, is_far
 from heedmap.places import CELLS, Block, pick, split
 from heedmap.precision import exactly
 from heedmap.problem import Problem
-from heedmap.reductions import Bins, top_of_tile
+from heedmap.reductions import top_of_tile
 from heedmap.stream import live_blocks, spread
 
 LN_2 = math.log(2)
@@ -211,13 +212,16 @@ def attend_by_strips(
     output = torch.empty((batch * heads, queries, value.shape[-1]), dtype=dtype)
     normalizer = torch.empty((batch * heads, queries), dtype=dtype)
     answers = _Pass((batch * heads, queries, keys), dtype, device, asked.top, asked.pool)
+    are_near, most = _are_near(query, key), query.new_zeros(())
     for block in _strips(batch * heads, queries, keys):
         matrices, rows, _ = block
         place, shared = (spread(matrices), spread(rows)), problem.key_matrices(matrices)
         first, second = _scratch(block, dtype, device)
         logarithms = torch.bmm(query[place], pick(key, shared, 0).mT, out=first)
-        most = logarithms.amax(-1, keepdim=True)
-        weights = torch.exp2(logarithms.sub_(most), out=second)
+        if not are_near:
+            most = logarithms.amax(-1, keepdim=True)
+            logarithms.sub_(most)
+        weights = torch.exp2(logarithms, out=second)
         total = weights.sum(-1, keepdim=True)
         torch.bmm(weights.div_(total), pick(values, shared, 0), out=output[place])
         total.log2_()
@@ -229,6 +233,15 @@ def attend_by_strips(
     normalizer = normalizer.view(shape)
     found = None if is_far(normalizer) else answers.finish()
     return output.view(*shape, -1).to(value.dtype), normalizer, found
+
+
+def _are_near(query: Tensor, key: Tensor) -> bool:
+    """Return whether no product of the two is so far from 0 that its power of two is out of reach.
+
+    By the inequality of Cauchy and Schwarz. Then powers need not be relative to the largest.
+    """
+    longest = [torch.linalg.vector_norm(given, dim=-1).amax() for given in (query, key)]
+    return bool(longest[0] * longest[1] < 64)
 
 
 def _strips(matrices: int, rows: int, columns: int) -> Iterator[Block]:

@@ -138,9 +138,11 @@ def test_one_pass_without_our_kernel(
 
 
 @pytest.mark.usefixtures("strips")
-def test_strips_are_as_exact_as_pytorch() -> None:
+@pytest.mark.parametrize("stretch", [1.0, 4.0], ids=["near 0", "far from 0"])
+def test_strips_are_as_exact_as_pytorch(stretch: float) -> None:
     torch.manual_seed(0)
     given = torch.randn(3, 1, 2, 2048, 64)
+    given[0] *= stretch
     exact, weights = heedmap.attention(*given.double())
     output, found = heedmap.attention(*given, keep=Summary())
     fused, two_passes = heedmap.attention(*given)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from heedmap import AttentionMap, Causal, Padding
+from heedmap.bins import Bins
 from heedmap.kernels import native
 from heedmap.kernels.native import Found, Wanted
 from heedmap.problem import Problem, make_problem
-from heedmap.reductions import Bins
 from tests.kernels.test_native import pytestmark as pytestmark
 from tests.kernels.test_native import random_mask, strided
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 import heedmap
 from heedmap import AttentionMap, Causal, Padding, Summary, Window
+from heedmap.bins import Bins
 from heedmap.errors import ArgumentError
 from heedmap.kernels import reference, tiles, triton
 from heedmap.kernels.spans import Hidden, hidden_of
@@ -25,7 +26,6 @@ from heedmap.kernels.statistics import Found, Wanted
 from heedmap.kernels.triton import library, trial
 from heedmap.kernels.triton.shares import Sizes, groups_for, share_out
 from heedmap.problem import Problem, make_problem
-from heedmap.reductions import Bins
 from tests.kernels.interpreted import Interpreter, summary_of, tried
 
 IS_THERE = importlib.util.find_spec("triton") is not None

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from heedmap.bins import Bins
 from heedmap.kernels.statistics import Found, Wanted
 from heedmap.lazy import LazyMatrix
 from heedmap.parallel.fetching import whole_rows
@@ -18,7 +19,7 @@ from heedmap.parallel.shards import Shards
 from heedmap.places import Block, blocks
 from heedmap.precision import exactly
 from heedmap.problem import Problem
-from heedmap.reductions import Bins, top_of_tile
+from heedmap.reductions import top_of_tile
 from heedmap.stream import Share, spread
 from heedmap.summary import Answers, Summary, in_one_pass
 
