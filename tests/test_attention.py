@@ -425,6 +425,13 @@ MEMORY = {
         assert summary.pooled.shape == (1, 1, 512, 512)
         torch.testing.assert_close(summary.received.sum(), torch.tensor(16_384.0))
     """,
+    "output and summary in one call at 32,768": """
+        query, key, value = torch.randn(3, 1, 1, 32_768, 64)
+        before = peak()
+        output, summary = heedmap.attention(query, key, value, keep=heedmap.Summary(pool=(512, 512)))
+        assert torch.isfinite(output).all()
+        torch.testing.assert_close(summary.received.sum(), torch.tensor(32_768.0))
+    """,
     "gradients of entropy and received at 16,384": """
         query, key = torch.randn(2, 1, 1, 16_384, 16).requires_grad_()
         query, key = query.detach().requires_grad_(), key.detach().requires_grad_()

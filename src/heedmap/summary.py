@@ -203,7 +203,7 @@ def attend_by_strips(
 ]:
     """Return the same without our kernel: a few rows at a time, with all their weights.
 
-    Cost: the two products, each once; memory of the answers and of two strips.
+    Cost: the two products, each once; memory of the answers and of two strips, 64 MiB or less.
     """
     batch, heads, queries, keys = problem.extent
     dtype, device = problem.compute_dtype, value.device
@@ -229,6 +229,7 @@ def attend_by_strips(
         # The logarithms of weights are less by that of the total, which weights sum to 1 of.
         answers.add(weights, logarithms, block)
         answers.entropy[place] += total[..., 0] * LN_2
+    _let_go()
     shape = (batch, heads, queries)
     normalizer = normalizer.view(shape)
     found = None if is_far(normalizer) else answers.finish()
@@ -246,7 +247,7 @@ def _are_near(query: Tensor, key: Tensor) -> bool:
 
 def _strips(matrices: int, rows: int, columns: int) -> Iterator[Block]:
     """Yield blocks of whole rows, enough of them for fast products."""
-    high = max(CELLS // columns, min(128, 2 * CELLS // columns))
+    high = max(KEPT_CELLS // columns, min(256, 8 * CELLS // columns))
     for some in split(matrices, CELLS // (min(rows, high) * columns)):
         for lines in split(rows, high):
             yield Block(some, lines, range(columns))
@@ -316,11 +317,14 @@ def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
 
 _kept = threading.local()
 
+KEPT_CELLS = 2 * CELLS
+"""For tiles of so many cells memory stays in use: 16 MiB for two, in float32."""
+
 
 def _scratch(block: Block, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return memory for two tiles, the same for every block and call of a thread.
 
-    8 MiB or so stay in use, because fresh pages cost more than what is computed in them.
+    Fresh pages cost more than what is computed in them.
     """
     shape = tuple(len(numbers) for numbers in block)
     cells = math.prod(shape)
@@ -330,6 +334,13 @@ def _scratch(block: Block, dtype: torch.dtype, device: torch.device) -> tuple[Te
             held = torch.empty((2, max(cells, CELLS)), dtype=dtype, device=device)
         _kept.cells = held
     return held[0, :cells].view(shape), held[1, :cells].view(shape)
+
+
+def _let_go() -> None:
+    """Give back the memory for tiles that are larger than is worth keeping it for."""
+    held: Tensor | None = getattr(_kept, "cells", None)
+    if held is not None and held.shape[1] > KEPT_CELLS:
+        del _kept.cells
 
 
 class _Pass:
