@@ -427,8 +427,8 @@ MEMORY = {
     """,
     "output and summary in one call at 32,768": """
         query, key, value = torch.randn(3, 1, 1, 32_768, 64)
-        before = peak()
-        output, summary = heedmap.attention(query, key, value, keep=heedmap.Summary(pool=(512, 512)))
+        before, asked = peak(), heedmap.Summary(pool=(512, 512))
+        output, summary = heedmap.attention(query, key, value, keep=asked)
         assert torch.isfinite(output).all()
         torch.testing.assert_close(summary.received.sum(), torch.tensor(32_768.0))
     """,
