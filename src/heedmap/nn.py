@@ -182,10 +182,12 @@ class SelfAttention(nn.Module):
     ) -> tuple[Tensor, AttentionMap]:
         """Do the same where this rank has a part of each sequence."""
         from heedmap.parallel import attention as shared_attention
+        from heedmap.parallel.layout import require_layout
         from heedmap.parallel.members import Members
 
         members = Members.of(self.mesh)
         try:
+            require_layout(layout)
             source = self._checked(x, context)
             visible = self._mask(mask, source)
         except HeedmapError as error:

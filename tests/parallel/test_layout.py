@@ -65,3 +65,23 @@ def test_sizes_that_make_no_layout() -> None:
         layout.shard(torch.zeros(4), 0, dim=0)
     with pytest.raises(ShapeError, match="parts must have the lengths of the layout"):
         layout.whole([torch.zeros(3), torch.zeros(3)], dim=0)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("rank", [-1, 2])
+def test_a_rank_that_there_is_not(rank: int) -> None:
+    layout = Layout.even(8, 2)
+    for asked in (
+        lambda: layout.shard(torch.arange(8), rank, dim=0),
+        lambda: layout.positions(rank),
+        lambda: list(layout.pieces(rank)),
+    ):
+        with pytest.raises(ArgumentError, match=f"rank must be 0 to 1 in this layout; got {rank}"):
+            asked()
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("dim", [1, -2])
+def test_a_dimension_that_there_is_not(dim: int) -> None:
+    with pytest.raises(ShapeError, match=f"whole must have dimension {dim}; got one of"):
+        Layout.even(8, 2).shard(torch.arange(8), 0, dim)

@@ -124,6 +124,8 @@ def go_wrong(what: str) -> Any:
             module(own, torch.ones(2, 3) if second else None)
         if what == "a shape on one rank":
             module(torch.ones(2, 3, FEATURES + 1) if second else own)
+        if what == "no layout":
+            module(own, torch.ones(2, 3), layout="z")  # pyright: ignore[reportArgumentType]
     except HeedmapError as error:
         return type(error).__name__, str(error)
     return None
@@ -137,6 +139,13 @@ def test_ranks_that_disagree(processes: Processes) -> None:
     assert found[1][0] == ShapeError.__name__
     assert found[0][0] == "RankError"
     assert "rank 1 must be able to take part" in found[0][1]
+
+
+@pytest.mark.bad_input
+def test_a_word_is_no_layout(processes: Processes) -> None:
+    for kind, said in processes.run(2, go_wrong, "no layout"):
+        assert kind == "ArgumentError"
+        assert "layout must be a heedmap.parallel.Layout or None; got str" in said
 
 
 def test_dropout_is_refused() -> None:

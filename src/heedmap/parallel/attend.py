@@ -9,12 +9,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from heedmap.attention_map import AttentionMap
-from heedmap.errors import ArgumentError, DTypeError, HeedmapError, ShapeError, UnsupportedError
+from heedmap.errors import DTypeError, HeedmapError, ShapeError, UnsupportedError
 from heedmap.lazy_weights import trace_of
 from heedmap.masks import Mask, Padding, Window, parts_of
 from heedmap.parallel import kernel
 from heedmap.parallel.fingerprints import described
-from heedmap.parallel.layout import Layout
+from heedmap.parallel.layout import Layout, require_layout
 from heedmap.parallel.members import Members, Mesh, require_alike
 from heedmap.parallel.reading import Normalizer
 from heedmap.parallel.shards import Shards
@@ -104,11 +104,7 @@ def attention(
     error, local = None, None
     told: dict[str, Any] = {}
     try:
-        if layout is not None and not isinstance(layout, Layout):
-            raise ArgumentError(
-                f"layout must be a heedmap.parallel.Layout or None; got {type(layout).__name__}. "
-                "Take Layout.zigzag(positions, mesh.size())."
-            )
+        require_layout(layout)
         if value is None:
             raise DTypeError("value must be a tensor, on every rank; got None.")
         local = _checked(query, key, value, scale, soft_cap, bias, sinks)

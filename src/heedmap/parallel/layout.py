@@ -103,13 +103,13 @@ class Layout:
         [(range(0, 2), slice(0, 2, None)), (range(6, 8), slice(2, 4, None))]
         """
         start = 0
-        for span in self.spans[rank]:
+        for span in self._of(rank):
             yield span, slice(start, start + len(span))
             start += len(span)
 
     def positions(self, rank: int) -> Int[Tensor, " own"]:
         """Return the numbers of the positions that a rank has, in its order."""
-        parts = [torch.arange(span.start, span.stop) for span in self.spans[rank]]
+        parts = [torch.arange(span.start, span.stop) for span in self._of(rank)]
         return torch.cat(parts) if parts else torch.empty(0, dtype=torch.long)
 
     def owners(
@@ -125,18 +125,22 @@ class Layout:
         """Return a rank's part of a tensor along `dim`: a view where it is one stretch.
 
         Raises:
-            ShapeError: if the tensor has not as many positions there.
+            ArgumentError: for a rank that there is not.
+            ShapeError: if the tensor has not as many positions there, or no such dimension.
 
         Example:
             >>> Layout.zigzag(8, 2).shard(torch.arange(8), 1, dim=0)
             tensor([2, 3, 4, 5])
         """
+        spans = self._of(rank)
+        if not -whole.ndim <= dim < whole.ndim:
+            raise ShapeError(f"whole must have dimension {dim}; got one of {list(whole.shape)}.")
         if whole.shape[dim] != self.size:
             raise ShapeError(
                 f"whole must have the {self.size} positions of the layout along dimension {dim}; "
                 f"got {whole.shape[dim]}."
             )
-        parts = [whole.narrow(dim, span.start, len(span)) for span in self.spans[rank]]
+        parts = [whole.narrow(dim, span.start, len(span)) for span in spans]
         if len(parts) == 1:
             return parts[0]
         return torch.cat(parts, dim) if parts else whole.narrow(dim, 0, 0)
@@ -165,6 +169,12 @@ class Layout:
         ordered = [piece for _, piece in sorted(pieces, key=lambda pair: pair[0])]
         return torch.cat(ordered or list(parts), dim)
 
+    def _of(self, rank: int) -> tuple[range, ...]:
+        """Return the stretches of a rank that there is."""
+        if not 0 <= rank < self.ranks:
+            raise ArgumentError(f"rank must be 0 to {self.ranks - 1} in this layout; got {rank}.")
+        return self.spans[rank]
+
     @cached_property
     def _table(self) -> tuple[Tensor, Tensor, Tensor]:
         """The starts of all stretches in order, whose they are, and where they lie there."""
@@ -175,6 +185,19 @@ class Layout:
         )
         starts, ranks, local = torch.tensor(rows, dtype=torch.long).reshape(-1, 3).unbind(1)
         return starts.contiguous(), ranks, local
+
+
+def require_layout(layout: object) -> None:
+    """Refuse what is neither a layout nor None.
+
+    Raises:
+        ArgumentError: for such a thing.
+    """
+    if layout is not None and not isinstance(layout, Layout):
+        raise ArgumentError(
+            f"layout must be a heedmap.parallel.Layout or None; got {type(layout).__name__}. "
+            "Take Layout.zigzag(positions, mesh.size())."
+        )
 
 
 def _parts(positions: int, count: int) -> list[range]:
