@@ -140,6 +140,12 @@ def marked(normalizer: Tensor, trace: Trace) -> Tensor:
 class LogNormalizer:
     """The log-normaliser of a problem: known from the kernel, or made when it is first needed."""
 
+    some: Tensor | None = None
+    asked = 0
+    far: bool | None = None
+    fine: Problem | None = None
+    fine_known: tuple[Tensor, Tensor] | None = None
+
     def __init__(
         self,
         problem: Problem,
@@ -151,11 +157,6 @@ class LogNormalizer:
         self.problem = problem
         self.known = known
         self.trace = trace
-        self.some: Tensor | None = None
-        self.asked = 0
-        self.far: bool | None = None
-        self.fine: Problem | None = None
-        self.fine_known: tuple[Tensor, Tensor] | None = None
         self.backend = backend or differentiable.choose(problem, problem.key)
 
     def whole(self) -> Float[Tensor, "batch heads query"]:

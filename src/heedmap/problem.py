@@ -127,9 +127,9 @@ class Problem:
             )
 
     def _versions(self) -> tuple[int, ...]:
-        given = [*self.tensors()]
-        if self.mask is not None:
-            given += [part.table for part in parts_of(self.mask) if type(part) is Visible]
+        given = self.tensors()
+        if self.mask is not None and type(self.mask) is not Padding:
+            given += tuple(part.table for part in parts_of(self.mask) if type(part) is Visible)
         return tuple([-1 if tensor.is_inference() else tensor._version for tensor in given])
 
     def visible(
