@@ -72,3 +72,5 @@ def test_it_begins_in_the_language_that_was_asked_for(page: Page, tmp_path: Path
     expect(page.locator("h1")).to_have_text("Self-attention: who should I look at?")
     page.get_by_role("combobox").select_option("zh")
     expect(page.locator("h1")).to_have_text("自注意力：我该看谁？")
+    page.reload()
+    expect(page.locator("h1")).to_have_text("自注意力：我该看谁？")

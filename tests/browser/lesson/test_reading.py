@@ -134,6 +134,14 @@ def test_a_browser_of_another_language_reads_chinese(open_lesson: OpenLesson) ->
     assert page.evaluate("document.documentElement.lang") == "en"
 
 
+def test_the_address_keeps_the_language(open_lesson: OpenLesson) -> None:
+    page = open_lesson(locale="zh-CN")
+    page.get_by_role("combobox").select_option("en")
+    page.reload()
+    expect(page.locator("h1")).to_have_text("Self-attention: who should I look at?")
+    assert page.evaluate("document.documentElement.lang") == "en"
+
+
 def test_dark_and_light(open_lesson: OpenLesson) -> None:
     page = open_lesson(color_scheme="dark")
     ground = "getComputedStyle(document.querySelector('.ls')).backgroundColor"

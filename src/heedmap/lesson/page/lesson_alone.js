@@ -3,7 +3,7 @@
 import { mountLesson } from "./lesson.js";
 
 /**
- * Show the lesson in the language that was asked for, or in the browser's.
+ * Show the lesson in the language of the address, or that was asked for, or the browser's.
  *
  * @param {HTMLElement | null} element
  * @param {{start_numbers: any, sentences: any, measured: any}} data
@@ -13,8 +13,11 @@ export function mountAlone(element, data, program) {
   if (!element) {
     return;
   }
-  const wanted = [element.dataset.language, ...navigator.languages.map((name) => name.split("-")[0])];
+  const spoken = navigator.languages.map((name) => name.split("-")[0]);
+  const wanted = [location.hash.slice(1), element.dataset.language, ...spoken];
   const language = wanted.find((name) => name === "zh" || name === "en") ?? "zh";
   const source = { numbers: data.start_numbers, sentences: data.sentences, measured: data.measured, program };
-  mountLesson(element, source, language);
+  const { store } = mountLesson(element, source, language);
+  // The address keeps what was chosen, for a reload and for whoever it is sent to.
+  store.on(["language"], () => history.replaceState(null, "", `#${store.state.language}`));
 }
