@@ -100,7 +100,7 @@ def _words(heard: Heard) -> str:
         f"{_moment(said.start_seconds, heard)}  {said.speaker or 'nobody'}: {in_line(said.text)}"
         for said in words_by_speaker(heard.words or (), heard.turns)
     ]
-    return "\n".join(["words, by Whisper tiny.en:", *lines])
+    return "\n".join(["words, by Whisper tiny.en (it hears English, whatever is spoken):", *lines])
 
 
 def _span(turn: Turn, heard: Heard) -> str:
