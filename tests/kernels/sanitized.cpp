@@ -112,8 +112,25 @@ static void one_round() {
     if (heedmap_backward(&p, &g)) std::abort();
 }
 
+// Keys that are far from the processor, which blocks of rows take in together; some begin late.
+static void far_round(bool late) {
+    const int64_t queries = 32 * ROWS + 5, keys = 4100, width = 130;
+    const auto query = numbers(queries * width), key = numbers(keys * width), value = numbers(keys * width);
+    const auto first = whole_numbers<int32_t>(queries, 0, 700);
+    const auto last = whole_numbers<int32_t>(queries, 3, (int)keys + 2);
+    HeedmapProblem p{};
+    p.query = query.data(), p.key = key.data(), p.value = value.data();
+    p.batch = p.heads = p.kv_heads = p.threads = 1, p.queries = queries, p.keys = keys;
+    p.width = p.value_width = width, p.scale = 0.1f;
+    p.query_strides[2] = p.key_strides[2] = p.value_strides[2] = width;
+    p.last = last.data(), p.first = late ? first.data() : nullptr;
+    std::vector<float> output(queries * width), normalizer(queries);
+    if (!is_far(p) || heedmap_forward(&p, output.data(), normalizer.data())) std::abort();
+}
+
 int main(int, char** words) {
     generator.seed((unsigned)std::atoi(words[2]));
+    far_round(false), far_round(true);
     for (int round = std::atoi(words[1]); round; --round) one_round();
     std::puts("clean");
 }

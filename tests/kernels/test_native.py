@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SEEDS = 150
+PADDING = Padding(torch.arange(8200)[None] % 9 != 4)
 
 
 def test_a_kernel_was_compiled() -> None:
@@ -287,6 +288,25 @@ def test_a_kernel_that_cannot_serve_is_refused() -> None:
     inputs = torch.randn(3, 1, 2, 9, 8)
     with pytest.raises(ArgumentError, match="backend must be 'auto' or 'tiles' for this problem"):
         heedmap.attention(*inputs, soft_cap=1.0, backend="native")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [None, Causal("end"), Window("end", before=4000, after=0), PADDING],
+    ids=str,
+)
+def test_blocks_that_take_in_far_keys_together(mask: Mask | None) -> None:
+    torch.manual_seed(0)
+    query, key = torch.randn(1, 1, 3333, 64), torch.randn(1, 1, 8200, 64)
+    value = torch.randn(1, 1, 8200, 72)
+    output, weights = heedmap.attention(query, key, value, mask=mask, backend="native")
+    # One pass over output and answers goes block by block; each row of either must be the same.
+    alone, _ = heedmap.attention(query, key, value, mask=mask, keep=heedmap.Summary())
+    assert torch.equal(output, alone)
+    rows = [0, 1700, 3332]
+    exact = AttentionMap.from_factors(query.double(), key.double(), mask=mask)[0, 0, rows]
+    torch.testing.assert_close(output[0, 0, rows].double(), exact @ value[0, 0].double())
+    torch.testing.assert_close(weights[0, 0, rows].to_dense().double(), exact.to_dense())
 
 
 def test_log_normalizer_alone() -> None:

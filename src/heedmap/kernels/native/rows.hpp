@@ -89,13 +89,18 @@ inline Totals weigh(const Vec* scores, Vec anchor, Vec unit, int size, Vec* weig
     return sum;
 }
 
+// Whether keys and values, 4 MB or more of a matrix, are far from the processor.
+inline bool is_far(const HeedmapProblem& problem) {
+    return problem.keys * (problem.width + problem.value_width) > (1 << 20);
+}
+
 // A block of rows of one matrix, and a tile of their scores.
 class Rows {
   public:
     explicit Rows(const HeedmapProblem& problem)
         : p(problem), magnitude(problem.scale == 0 ? 1.0f : std::fabs(problem.scale)),
           per_unit(problem.bias ? 1.0f : magnitude),
-          is_far_(problem.keys * (problem.width + problem.value_width) > (1 << 20)),
+          is_far_(is_far(problem)),
           query_(problem.width * ROWS),
           tile_(KEYS * WIDE) {}
 
@@ -220,7 +225,7 @@ class Rows {
         }
     }
 
-    const bool is_far_;  // whether keys and values, 4 MB or more, are far from the processor
+    const bool is_far_;
     Buffer<float> query_;
     Buffer<Vec> tile_;
     alignas(64) int32_t first_[ROWS], last_[ROWS];
