@@ -17,6 +17,8 @@ from heedmap.precision import exactly, never_compiled
 from heedmap.problem import Problem, make_problem
 from heedmap.summary import Summary
 
+_AS_IT_IS = nullcontext()
+
 Query = Float[Tensor, "*batch_heads query head_dim"]
 Key = Float[Tensor, "*batch_kv_heads key head_dim"]
 Value = Float[Tensor, "*batch_kv_heads key value_dim"]
@@ -133,7 +135,7 @@ def attention(
     is_free, backend = backend == "auto", _chosen(backend, problem, values)
     answers = None
     # Our own kernel's products are exact whatever was said of PyTorch's.
-    with nullcontext() if backend == "native" else exactly():
+    with _AS_IT_IS if backend == "native" else exactly():
         if not isinstance(keep, Summary):
             output, normalizer = differentiable.run(problem, values, backend)
         elif backend == "native" and native.attends(problem, values):

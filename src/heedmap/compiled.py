@@ -9,7 +9,7 @@ import functools
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -84,19 +84,28 @@ def are_tame(tensors: Sequence[Tensor]) -> bool | None:
 
     It is known of few numbers on a CPU, in a quarter of the time that PyTorch takes to ask thrice.
     """
-    found = load()
-    if found is None:
+    ask = _tame()
+    if ask is None:
         return None
     given = []
     for tensor in tensors:
         if (
-            type(tensor) not in (Tensor, Parameter)
-            or tensor.dtype != torch.float32
+            type(tensor) not in _PLAIN
+            or tensor.dtype is not _FLOAT32
             or not tensor.is_cpu
             or not tensor.is_contiguous()
             or is_functorch_wrapped_tensor(tensor)
-            or tensor.numel() > FEW_NUMBERS
+            or (count := tensor.numel()) > FEW_NUMBERS
         ):
             return None
-        given += [tensor.data_ptr(), tensor.numel()]
-    return bool(found[1].heedmap_tame(*given, *[0] * (6 - len(given))))
+        given += tensor.data_ptr(), count
+    return bool(ask(*given, *_NOTHING[len(given) :]))
+
+
+_PLAIN, _FLOAT32, _NOTHING = (Tensor, Parameter), torch.float32, (0,) * 6
+
+
+@functools.cache
+def _tame() -> Callable[..., int] | None:
+    found = load()
+    return None if found is None else found[1].heedmap_tame

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from heedmap import reductions
+from heedmap import compiled, reductions
 from heedmap.attention import attention
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import (
@@ -20,7 +20,6 @@ from heedmap.errors import (
     ShapeError,
     UnsupportedError,
 )
-from heedmap.lazy_weights import LazyWeights
 from heedmap.masks import Causal, Mask, Padding
 from heedmap.places import as_numbers
 from heedmap.problem import all_finite
@@ -160,22 +159,16 @@ class SelfAttention(nn.Module):
             )
         source = self._checked(x, context)
         visible = self._mask(mask, source)
-        output, weights = self._attend(x, source, visible)
-        if isinstance(visible, Padding) and not _is_tame(weights):
+        if isinstance(visible, Padding):
             source = _without_junk(source, visible.valid)
-            output, weights = self._attend(source if context is None else x, source, visible)
-        return self._join(output), weights
-
-    def _attend(
-        self, x: Tensor, source: Tensor, visible: Mask | None
-    ) -> tuple[Tensor, AttentionMap]:
-        """Return what each head of each position of x gathers from the source, and the map."""
-        query, key, value = self._project(x, source)
+        query, key, value = self._project(source if context is None else x, source)
         rule = self._rule(visible)
-        if not (self.training and self.dropout):
-            return attention(query, key, value, mask=rule)
-        weights = AttentionMap.from_factors(query, key, mask=rule)
-        return _gather_dropped(weights, value, self.dropout), weights
+        if self.training and self.dropout:
+            weights = AttentionMap.from_factors(query, key, mask=rule)
+            output = _gather_dropped(weights, value, self.dropout)
+        else:
+            output, weights = attention(query, key, value, mask=rule)
+        return self._join(output), weights
 
     def _attend_together(
         self, x: Tensor, mask: Tensor | None, context: Tensor | None, layout: "Layout | None"
@@ -386,20 +379,13 @@ def _require_tensor(name: str, given: object) -> None:
         raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
 
 
-def _is_tame(weights: AttentionMap) -> bool:
-    """Return whether nothing that the weights were made of, and gather, is NaN or infinite."""
-    made = weights._rule
-    assert isinstance(made, LazyWeights)
-    return made.problem.tame
-
-
 def _without_junk(source: Tensor, valid: Tensor) -> Tensor:
     """Return the sequences with 0 for padded positions that hold NaN or infinity.
 
     A padded position still looks, and what it sees is no matter; but NaN in its query would reach
     the gradient of every key.
     """
-    if all_finite(source):
+    if compiled.are_tame((source,)) or all_finite(source):
         return source
     junk = ~valid & ~torch.isfinite(source).all(-1)
     return torch.where(junk[..., None], 0, source)
@@ -411,6 +397,8 @@ def _gather_dropped(weights: AttentionMap, value: Tensor, dropout: float) -> Ten
     Which weights are dropped follows from one seed and the place of the block, so that the
     backward pass drops the same ones.
     """
+    if not weights.numel():
+        return value.new_zeros((*weights.shape[:-1], value.shape[-1]))
     rule = weights._rule
     kv_heads = 1 if value.ndim == 3 else value.shape[1]
     heads = rule.sizes[0] // value.shape[0]

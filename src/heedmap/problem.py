@@ -34,8 +34,6 @@ class Problem:
         mask: The bound mask, or None where everything is visible.
         scoring: How a score is made of a dot product.
         clean: Whether all of query and key is finite, so that a product with a weight of 0 is 0.
-        tame: Whether all that was given, values included, was finite and not huge, or nothing is
-            hidden.
         extent: Batch, heads, queries, keys.
         versions: How often what it stands on had been written into when the problem was made.
     """
@@ -45,7 +43,6 @@ class Problem:
     mask: Mask | None
     scoring: Scoring
     clean: bool = True
-    tame: bool = True
     extent: Extent = field(init=False)
     versions: tuple[int, ...] = field(init=False)
 
@@ -267,8 +264,7 @@ def make_problem(
             valid = part.valid[:, None, :, None]
             key = torch.where(valid, key, 0)
             value = None if value is None else torch.where(valid, value, 0)
-    clean = all_finite(query) and all_finite(key)
-    return Problem(query, key, bound, scoring, clean, tame=False), value
+    return Problem(query, key, bound, scoring, all_finite(query) and all_finite(key)), value
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:

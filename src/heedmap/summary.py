@@ -203,25 +203,23 @@ def attend_by_strips(
 ]:
     """Return the same without our kernel: a few rows at a time, with all their weights.
 
-    Cost: the two products, each once; memory of the answers and of two strips, 64 MiB or less.
+    Cost: the two products, each once; memory of the answers and of two strips, 32 MiB each
+    or less in float32, and of a third for the strongest keys.
     """
     batch, heads, queries, keys = problem.extent
     dtype, device = problem.compute_dtype, value.device
     query = problem.flat_query.to(dtype) * (problem.scoring.scale * LOG2_E)
     key, values = problem.flat_key.to(dtype), value.flatten(0, 1).to(dtype)
-    output = torch.empty((batch * heads, queries, value.shape[-1]), dtype=dtype)
-    normalizer = torch.empty((batch * heads, queries), dtype=dtype)
+    output = query.new_empty((batch * heads, queries, value.shape[-1]))
+    normalizer = query.new_empty((batch * heads, queries))
     answers = _Pass((batch * heads, queries, keys), dtype, device, asked.top, asked.pool)
-    are_near, most = _are_near(query, key), query.new_zeros(())
     for block in _strips(batch * heads, queries, keys):
         matrices, rows, _ = block
         place, shared = (spread(matrices), spread(rows)), problem.key_matrices(matrices)
         first, second = _scratch(block, dtype, device)
         logarithms = torch.bmm(query[place], pick(key, shared, 0).mT, out=first)
-        if not are_near:
-            most = logarithms.amax(-1, keepdim=True)
-            logarithms.sub_(most)
-        weights = torch.exp2(logarithms, out=second)
+        most = logarithms.amax(-1, keepdim=True)
+        weights = torch.exp2(logarithms.sub_(most), out=second)
         total = weights.sum(-1, keepdim=True)
         torch.bmm(weights.div_(total), pick(values, shared, 0), out=output[place])
         total.log2_()
@@ -234,15 +232,6 @@ def attend_by_strips(
     normalizer = normalizer.view(shape)
     found = None if is_far(normalizer) else answers.finish()
     return output.view(*shape, -1).to(value.dtype), normalizer, found
-
-
-def _are_near(query: Tensor, key: Tensor) -> bool:
-    """Return whether no product of the two is so far from 0 that its power of two is out of reach.
-
-    By the inequality of Cauchy and Schwarz. Then powers need not be relative to the largest.
-    """
-    longest = [torch.linalg.vector_norm(given, dim=-1).amax() for given in (query, key)]
-    return bool(longest[0] * longest[1] < 64)
 
 
 def _strips(matrices: int, rows: int, columns: int) -> Iterator[Block]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from heedmap.errors import ArgumentError, DTypeError, ShapeError
 from heedmap.masks.base import Extent, Mask, require_tensor
@@ -239,7 +240,7 @@ FEW_MARKS = 100
 
 def _are_marks(marks: Tensor, kept: Tensor) -> bool:
     """Return whether all are 0 or 1, which as booleans are `kept`."""
-    if marks.numel() <= FEW_MARKS:
+    if marks.numel() <= FEW_MARKS and not is_functorch_wrapped_tensor(marks):
         return set().union(*marks.tolist()) <= {0, 1}
     return torch.equal(kept.to(marks.dtype), marks)
 

@@ -139,7 +139,8 @@ class _Piece:
         """Return what is to be added to the scores of this block, or None for nothing."""
         if self.padding is not None:
             hidden = ~self.padding[:, None, None]
-            return torch.zeros(hidden.shape, dtype=dtype).masked_fill(hidden, -torch.inf)
+            shown = torch.zeros_like(hidden, dtype=dtype)
+            return shown.masked_fill(hidden, -torch.inf)
         added = self._bias(problem, dtype)
         batch, heads, _, _ = problem.extent
         visible = (
@@ -151,7 +152,7 @@ class _Piece:
             return added
         visible = visible.unflatten(0, (batch, heads)) if len(visible) > 1 else visible[None]
         visible = visible.expand(-1, -1, -1, len(self.columns))
-        zero = torch.zeros((), dtype=dtype) if added is None else added
+        zero = visible.new_zeros((), dtype=dtype) if added is None else added
         return torch.where(visible, zero, -torch.inf)
 
     def _bias(self, problem: Problem, dtype: torch.dtype) -> Tensor | None:
@@ -234,7 +235,8 @@ def _run(
         return output, normalizer
     # The kernel gives a row that sees nothing the log-normaliser 0.
     if piece.is_causal:
-        last_seen = torch.arange(len(piece.rows)).clamp(max=len(piece.columns) - 1)
+        numbers = torch.arange(len(piece.rows), device=mask.device)
+        last_seen = numbers.clamp(max=len(piece.columns) - 1)
         highest = mask.cummax(-1).values[:, :, 0, last_seen]
     else:
         highest = mask.amax(-1)
@@ -246,13 +248,13 @@ def _run_and_merge(
 ) -> tuple[Tensor, Tensor]:
     batch, heads, queries, width = query.shape
     dtype = problem.compute_dtype
-    output = torch.zeros((batch, heads, queries, width), dtype=query.dtype)
-    normalizer = torch.full((batch, heads, queries), -torch.inf, dtype=dtype)
+    output = query.new_zeros((batch, heads, queries, width))
+    normalizer = query.new_full((batch, heads, queries), -torch.inf, dtype=dtype)
     for rows in sorted({piece.rows for piece in pieces}, key=lambda some: some.start):
         strip = [piece for piece in pieces if piece.rows == rows]
         lines = slice(rows.start, rows.stop)
         total = normalizer[:, :, lines]
-        gathered = torch.zeros((batch, heads, len(rows), width), dtype=dtype)
+        gathered = query.new_zeros((batch, heads, len(rows), width), dtype=dtype)
         for piece in strip:
             _, columns = piece.slices()
             part, part_total = _run(
@@ -277,7 +279,7 @@ def _run_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     query, key, value = inputs
     dtype = problem.compute_dtype
-    d_query, d_key, d_value = (torch.zeros(t.shape, dtype=dtype) for t in inputs)
+    d_query, d_key, d_value = (torch.zeros_like(t, dtype=dtype) for t in inputs)
     for piece in _pieces(problem):
         rows, columns = piece.slices()
         parts = _backward(

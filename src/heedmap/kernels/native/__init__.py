@@ -71,8 +71,8 @@ def forward(
     Cost: O(visible pairs) time; memory of the output and a tile for each thread.
     """
     batch, heads, queries, _ = problem.extent
-    output = torch.empty(batch, heads, queries, value.shape[-1])
-    normalizer = torch.empty(batch, heads, queries)
+    output = _new(problem, batch, heads, queries, value.shape[-1])
+    normalizer = _new(problem, batch, heads, queries)
     given = _Given(problem, value)
     _run("heedmap_forward", given.packed, output.data_ptr(), normalizer.data_ptr())
     if (own := problem.scoring.sinks) is not None:
@@ -93,12 +93,14 @@ def backward(
     Cost: O(visible pairs) time; memory of the gradients, and of those of one key head for each
     thread.
     """
-    upward = torch.zeros(output.shape) if output_gradient is None else output_gradient.float()
+    upward = (
+        _new(problem, *output.shape).zero_() if output_gradient is None else output_gradient.float()
+    )
     slope = (upward * output).sum(-1)
     if log_normalizer_gradient is not None:
         slope = slope - log_normalizer_gradient.masked_fill(log_normalizer == -torch.inf, 0)
     upward, slope, known = (t.contiguous() for t in (upward, slope, log_normalizer))
-    d_query, d_key, d_value = (torch.empty(t.shape) for t in (problem.query, problem.key, value))
+    d_query, d_key, d_value = (_new(problem, *t.shape) for t in (problem.query, problem.key, value))
     given = _Given(problem, value)
     asked = Pointers(*(t.data_ptr() for t in (known, upward, slope, d_query, d_key, d_value)))
     _run("heedmap_backward", given.packed, ctypes.addressof(asked))
@@ -113,7 +115,7 @@ def log_normalizer(problem: Problem) -> Float[Tensor, "batch heads query"]:
 
     Cost: O(visible pairs) time; memory of the answer and a tile for each thread.
     """
-    normalizer = torch.empty(problem.query.shape[:3])
+    normalizer = _new(problem, *problem.query.shape[:3])
     given = _Given(problem, None)
     _run("heedmap_forward", given.packed, 0, normalizer.data_ptr())
     if problem.scoring.sinks is not None:
@@ -142,11 +144,11 @@ def statistics(
     Cost: O(visible pairs) time; memory of the answers, and of `received` once for each thread. It
     copies neither query nor key.
     """
-    batch, heads, queries, keys = problem.extent
+    batch, heads, queries, _ = problem.extent
     matrices = range(batch * heads) if matrices is None else matrices
     rows = range(queries) if rows is None else rows
     known = log_normalizer.contiguous()
-    found, asked, kept = _room(wanted, matrices, len(rows), keys)
+    found, asked, kept = _room(problem, wanted, matrices, len(rows))
     asked.log_normalizer = known.data_ptr()
     given = _Given(problem, None, rows)
     _run("heedmap_statistics", given.packed, ctypes.addressof(asked), 0, 0)
@@ -183,9 +185,9 @@ def attend(
     a block of rows: 192 bytes for each key with AVX-512, 96 with AVX2.
     """
     batch, heads, queries, keys = problem.extent
-    output = torch.empty((batch, heads, queries, value.shape[-1]))
-    normalizer = torch.empty((batch, heads, queries))
-    found, asked, kept = _room(wanted, range(batch * heads), queries, keys)
+    output = _new(problem, batch, heads, queries, value.shape[-1])
+    normalizer = _new(problem, batch, heads, queries)
+    found, asked, kept = _room(problem, wanted, range(batch * heads), queries)
     asked.log_normalizer = normalizer.data_ptr()
     given = _Given(problem, value)
     keeps = int(keys <= KEPT_KEYS)
@@ -195,15 +197,17 @@ def attend(
 
 
 def _room(
-    wanted: Wanted, matrices: range, rows: int, keys: int
+    problem: Problem, wanted: Wanted, matrices: range, rows: int
 ) -> tuple[Found, Statistics, list[Tensor]]:
     """Return room for what is wanted, where it lies, and what must live until it is filled."""
-    count = len(matrices)
+    count, keys = len(matrices), problem.extent.keys
     asked = Statistics(top=wanted.top, first_matrix=matrices.start, matrices=count)
-    received = torch.empty((count, keys)) if wanted.received else None
-    entropy = torch.empty((count, rows)) if wanted.entropy else None
-    weights = torch.empty((count, rows, wanted.top)) if wanted.top else None
-    places = torch.empty((count, rows, wanted.top), dtype=torch.long) if wanted.top else None
+    received = _new(problem, count, keys) if wanted.received else None
+    entropy = _new(problem, count, rows) if wanted.entropy else None
+    weights = _new(problem, count, rows, wanted.top) if wanted.top else None
+    places = (
+        problem.query.new_empty((count, rows, wanted.top), dtype=torch.long) if wanted.top else None
+    )
     sums = maxima = None
     kept = []
     if wanted.bins is not None:
@@ -211,8 +215,8 @@ def _room(
         sizes = [int(numbers[-1]) + 1 for numbers in kept]
         asked.pooled_rows, asked.pooled_columns = sizes
         asked.row_bins, asked.column_bins = (numbers.data_ptr() for numbers in kept)
-        sums = torch.zeros((count, *sizes)) if wanted.sums else None
-        maxima = torch.zeros((count, *sizes)) if wanted.maxima else None
+        sums = _new(problem, count, *sizes).zero_() if wanted.sums else None
+        maxima = _new(problem, count, *sizes).zero_() if wanted.maxima else None
     found = Found(received, entropy, weights, places, sums, maxima)
     names = ("received", "entropy", "top_weights", "top_keys", "pooled", "largest")
     for name, tensor in zip(names, found, strict=True):
@@ -271,9 +275,19 @@ def _broadcast(tensor: Tensor) -> list[int]:
     return [0 if size == 1 else stride for size, stride in pairs]
 
 
+def _new(problem: Problem, *sizes: int) -> Tensor:
+    """Return room for numbers of the kernel, whatever PyTorch's default type and device are."""
+    query = problem.query
+    if query.dtype != torch.float32:
+        return query.new_empty(sizes, dtype=torch.float32)
+    return query.new_empty(sizes)
+
+
 def _fit(tensor: Tensor) -> Tensor:
     if tensor.dtype != torch.float32:
         tensor = tensor.detach().float()
+    if tensor.is_neg():
+        tensor = tensor.detach().resolve_neg()
     if tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
         return tensor
     return tensor.detach().contiguous()
