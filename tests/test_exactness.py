@@ -159,19 +159,40 @@ class TestCoarseProducts:
         backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
         return tuple(backend.fp32_precision for backend in backends)
 
+    @pytest.mark.parametrize("backend", ["fused", "tiles", "reference"])
     @pytest.mark.parametrize("asked", ["high", "medium"])
-    def test_of_all_backends(self, inputs: Inputs, asked: str, found: list[Any]) -> None:
+    def test_of_all_backends(
+        self, inputs: Inputs, asked: str, backend: str, found: list[Any]
+    ) -> None:
         torch.set_float32_matmul_precision(asked)
-        heedmap.attention(*inputs)
+        heedmap.attention(*inputs, backend=backend)
         assert found == [("ieee", "ieee")]
         assert torch.get_float32_matmul_precision() == asked
         assert torch.backends.cuda.matmul.allow_tf32
 
-    def test_of_one_backend(self, inputs: Inputs, found: list[Any]) -> None:
+    @pytest.mark.parametrize("backend", ["fused", "tiles", "reference"])
+    def test_of_one_backend(self, inputs: Inputs, backend: str, found: list[Any]) -> None:
         torch.backends.cuda.matmul.fp32_precision = "tf32"
-        heedmap.attention(*inputs)
+        heedmap.attention(*inputs, backend=backend)
         assert found == [("ieee", "ieee")]
         assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+    @pytest.mark.parametrize("asked", ["high", "medium"])
+    def test_of_the_kernel_that_is_chosen(self, inputs: Inputs, asked: str) -> None:
+        """Ours multiplies for itself, and nobody has to set anything for it."""
+        query = inputs[0].clone().requires_grad_()
+
+        def numbers() -> list[Tensor]:
+            output, weights = heedmap.attention(query, *inputs[1:])
+            found = heedmap.attention(*inputs, keep=heedmap.Summary(top=3, pool=(9, 9)))[1]
+            assert found.pooled is not None
+            gradient = torch.autograd.grad(output.square().sum(), query)[0]
+            return [output, weights.log_normalizer, gradient, found.received, found.pooled]
+
+        before = numbers()
+        torch.set_float32_matmul_precision(asked)
+        for exact, coarse in zip(before, numbers(), strict=True):
+            assert torch.equal(exact, coarse)
 
     def test_after_an_error(self, inputs: Inputs) -> None:
         torch.set_float32_matmul_precision("high")

@@ -103,12 +103,17 @@ class Summary:
 
         Raises:
             ShapeError: for more keys than there are.
-            ArgumentError: for a picture without rows or columns.
+            ArgumentError: for a picture without rows or columns, or of one size alone.
         """
         if self.top < 0 or self.top > keys:
             raise ShapeError(f"top must be 0 to the number of keys, {keys}; got {self.top}.")
-        if self.pool is not None:
-            check_pool(*self.pool, "mean")
+        match self.pool:
+            case None:
+                return
+            case (rows, columns):
+                check_pool(rows, columns, "mean")
+            case _:
+                raise ArgumentError(f"pool must be (rows, columns); got {self.pool!r}.")
 
     def answered(self, answers: Answers, lead: tuple[int, ...], dtype: torch.dtype) -> "Summary":
         """Return the same questions with the answers about a map of this form; not for users."""

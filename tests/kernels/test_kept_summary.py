@@ -1,6 +1,7 @@
 """`attention(keep=Summary(...))`: the output and the answers, in one pass where our kernel runs."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -220,3 +221,11 @@ def test_bad_questions(
     monkeypatch.setattr(differentiable, "run", None)
     with pytest.raises(error, match=message):
         heedmap.attention(*inputs(), keep=keep)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("pool", [9, (9,), "wide"])
+def test_a_picture_of_one_size_is_refused(pool: Any) -> None:
+    asked, message = Summary(pool=pool), f"pool must be (rows, columns); got {pool!r}."
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        heedmap.attention(*inputs(), keep=asked)

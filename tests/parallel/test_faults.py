@@ -122,19 +122,6 @@ def test_a_rank_that_was_stopped_for_a_moment_goes_on(own: Processes, tmp_path: 
     assert (tmp_path / "done").exists()
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_all(own: Processes, tmp_path: Path) -> None:
-    own.begin(2, attend_for_long, tmp_path)
-    wait_for_work(tmp_path, 2)
-    for rank in (0, 1):
-        own.signal(rank, signal.SIGINT)
-    outcomes = own.finish(limit_seconds=FAULT_SECONDS)
-    assert any(isinstance(outcome, KeyboardInterrupt) for outcome in outcomes)
-    for outcome in outcomes:
-        # Whose neighbour was the faster one has lost its connection.
-        assert isinstance(outcome, KeyboardInterrupt | RuntimeError), outcome
-
-
 def work_alone(folder: Path, everywhere: bool) -> None:
     """Wait for nobody for a while, as between two calls."""
     mesh = parallel.start(device="cpu", fault_seconds=FAULT_SECONDS)
@@ -160,17 +147,17 @@ def test_who_waits_for_nobody(own: Processes, tmp_path: Path, everywhere: bool) 
 
 
 PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from tests.parallel.test_faults import attend_for_long
 attend_for_long(Path(sys.argv[1]))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_rank_that_holds_the_store_is_named(tmp_path: Path, how: signal.Signals) -> None:
-    """Without torchrun, rank 0 holds what the others find each other by."""
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Return two programs at work together, started without torchrun."""
     store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
     port = store.port
     del store
@@ -187,15 +174,34 @@ def test_the_rank_that_holds_the_store_is_named(tmp_path: Path, how: signal.Sign
     ]
     try:
         wait_for_work(tmp_path, 2)
-        ranks[0].send_signal(how)
-        _, said = ranks[1].communicate(timeout=FAULT_SECONDS + 10)
+        yield ranks
     finally:
         for rank in ranks:
             rank.kill()
             rank.communicate()
-    assert ranks[1].returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_rank_that_holds_the_store_is_named(
+    programs: list[subprocess.Popen[str]], how: signal.Signals
+) -> None:
+    """Without torchrun, rank 0 holds what the others find each other by."""
+    programs[0].send_signal(how)
+    _, said = programs[1].communicate(timeout=FAULT_SECONDS + 10)
+    assert programs[1].returncode == 1
     assert "no answer of rank 0 of 2 (process" in said
     assert "which holds the ranks' store" in said
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_all(programs: list[subprocess.Popen[str]]) -> None:
+    for program in programs:
+        program.send_signal(signal.SIGINT)
+    said = [program.communicate(timeout=FAULT_SECONDS + 10)[1] for program in programs]
+    # Whose neighbour was the faster one has lost its connection.
+    assert all(program.returncode for program in programs), said
+    assert any("KeyboardInterrupt" in words for words in said), said
 
 
 def test_the_holder_of_the_store_does_not_miss_it(monkeypatch: pytest.MonkeyPatch) -> None:
