@@ -29,6 +29,7 @@ WHERE = {
     "attention": "Calling `attention` or `AttentionMap.from_factors`",
     "scoring": "Calling `attention` or `AttentionMap.from_factors`",
     "kernels": "Calling `attention` or `AttentionMap.from_factors`",
+    "tensors": "Calling `attention` or `AttentionMap.from_factors`",
     "precision": "Calling `attention` or `AttentionMap.from_factors`",
     "compiled": "Calling `attention` or `AttentionMap.from_factors`",
     "masks": "Making a mask, or giving it to a problem of other sizes",

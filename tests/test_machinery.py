@@ -21,9 +21,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 import heedmap
-from heedmap import AttentionMap, Causal, Padding
+from heedmap import AttentionMap, Causal, Documents, Padding, Visible
 from heedmap.errors import UnsupportedError
 from heedmap.kernels.differentiable import KERNELS
+from heedmap.masks import Spans
 from heedmap.nn import SelfAttention
 from heedmap.seen import Seen
 
@@ -205,6 +206,37 @@ class TestTensorsWithoutNumbers:
             x = torch.empty(2, 5, 4)
             with pytest.raises(UnsupportedError, match="FakeTensorMode"):
                 heedmap.attention(x, x, x, backend=backend)
+
+
+MASKS = {
+    "valid": lambda marks: Padding(marks),
+    "table": lambda marks: Visible(marks),
+    "query_ids": lambda marks: Documents(marks.long()),
+    "first": lambda marks: Spans(marks[:, None].long(), marks[:, None].long()),
+}
+"""Each kind of mask, made of ``[batch, positions]`` marks."""
+
+
+@pytest.mark.parametrize("name", MASKS)
+class TestMasksThatStandForOthers:
+    def attend(self, name: str, marks: Tensor) -> Tensor:
+        x = torch.ones(*marks.shape, 4)
+        return heedmap.attention(x, x, x, mask=MASKS[name](marks))[0]
+
+    def test_without_numbers(self, name: str) -> None:
+        with pytest.raises(UnsupportedError, match=f"{name} must have numbers"):
+            self.attend(name, torch.ones(5, 5, dtype=torch.bool, device="meta"))
+
+    def test_by_vmap(self, name: str) -> None:
+        marks = torch.ones(3, 5, 5, dtype=torch.bool)
+        with pytest.raises(UnsupportedError, match=f"{name} must be a whole tensor"):
+            torch.func.vmap(lambda marks: self.attend(name, marks))(marks)
+
+
+def test_the_export_of_a_layer_with_a_mask_of_numbers() -> None:
+    given = draw(2, 5, 4), torch.ones(2, 5)
+    with pytest.raises(UnsupportedError, match="valid must have numbers"):
+        torch.export.export(SelfAttention(4, 8), given, strict=False)
 
 
 class TestStateOfMultiheadAttention:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from heedmap.errors import DTypeError, ShapeError
-from heedmap.precision import refuse_empty, refuse_mapped
+from heedmap.tensors import require_tensor
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LAYOUTS = {
@@ -46,11 +46,7 @@ def _check_beside(query: Tensor, name: str, tensor: Tensor) -> None:
 
 def _check_tensor(name: str, tensor: Tensor) -> None:
     """Refuse what is no tensor of numbers."""
-    if not isinstance(tensor, Tensor):
-        raise DTypeError(f"{name} must be a torch.Tensor; got {type(tensor).__name__}.")
-    if type(tensor) is not Tensor or tensor.is_meta:
-        refuse_empty(name, tensor)
-    refuse_mapped(name, tensor)
+    require_tensor(name, tensor)
     if tensor.layout != torch.strided or tensor.is_nested:
         raise DTypeError(
             f"{name} must be an ordinary strided tensor; got "

@@ -1,24 +1,17 @@
 """Where numbers are computed as promised, whatever the caller's block says."""
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor
 from torch._C import (
     _get_dispatch_mode,
     _get_fp32_precision_getter,
     _is_tracing,
     _set_fp32_precision_setter,
     _TorchDispatchModeKey,
-)
-from torch._C._functorch import (
-    get_unwrapped,
-    is_batchedtensor,
-    is_functorch_wrapped_tensor,
 )
 
 from heedmap.errors import UnsupportedError
@@ -116,31 +109,3 @@ def _refuse_record() -> NoReturn:
         "attention and maps must be run by Python; got an export or a trace of the graph. "
         "Export the model with torch.nn.functional.scaled_dot_product_attention in their place."
     )
-
-
-def refuse_empty(name: str, tensor: Tensor) -> None:
-    """Refuse a tensor that has a shape and no numbers.
-
-    Raises:
-        UnsupportedError: for one of the meta device, and for one of a FakeTensorMode.
-    """
-    fake = sys.modules.get("torch._subclasses.fake_tensor")
-    if tensor.is_meta or (fake is not None and isinstance(tensor, fake.FakeTensor)):
-        raise UnsupportedError(
-            f"{name} must have numbers; got a tensor without any, on the meta device or under "
-            "FakeTensorMode. The output would have the shape of query, as wide as value."
-        )
-
-
-def refuse_mapped(name: str, tensor: Tensor) -> None:
-    """Refuse a tensor that stands for each sample of a batch, hidden by torch.func.vmap.
-
-    Raises:
-        UnsupportedError: for such a tensor, at whatever depth of torch.func's transforms.
-    """
-    while is_functorch_wrapped_tensor(tensor):
-        if is_batchedtensor(tensor):
-            raise UnsupportedError(
-                f"{name} must be a whole tensor; got a sample of it, by vmap. Give the whole batch."
-            )
-        tensor = get_unwrapped(tensor)

@@ -18,10 +18,9 @@ from heedmap import compiled
 from heedmap.errors import ArgumentError, DTypeError, UnsupportedError
 from heedmap.inputs import check_inputs
 from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
-from heedmap.masks.base import require_tensor
 from heedmap.places import Index, Places, as_numbers, look_up, pick
-from heedmap.precision import refuse_mapped
 from heedmap.scoring import ScoreChange, Scoring, make_scoring
+from heedmap.tensors import require_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +234,6 @@ def make_problem(
     for name, given in (("bias", bias), ("sinks", sinks)):
         if given is not None:
             require_tensor(name, given)
-            refuse_mapped(name, given)
     if not torch.is_grad_enabled():
         # What is made without gradients stays so, as a tensor of weights would.
         query, key = _without_gradient(query), _without_gradient(key)

@@ -13,7 +13,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from heedmap.lazy import LazyMatrix
 from heedmap.places import Block, blocks
-from heedmap.precision import exactly, refuse_mapped
+from heedmap.precision import exactly
+from heedmap.tensors import refuse_mapped
 
 
 class Share(NamedTuple):

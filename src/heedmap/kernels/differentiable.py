@@ -11,8 +11,9 @@ from heedmap import budget
 from heedmap.kernels import fused, native, reference, tiles
 from heedmap.kernels.gradients import Gradients
 from heedmap.kernels.statistics import Found, Wanted
-from heedmap.precision import exactly, refuse_mapped
+from heedmap.precision import exactly
 from heedmap.problem import Problem
+from heedmap.tensors import refuse_mapped
 
 KERNELS: dict[str, Any] = {
     "native": native,

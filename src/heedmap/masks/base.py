@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from heedmap.errors import DTypeError
 from heedmap.places import Places
 
 
@@ -132,9 +131,3 @@ def parts_of(mask: Mask | None) -> list[Mask]:
 def ordered(start: int, stop: int) -> tuple[int, int]:
     """Return a range whose stop is not before its start."""
     return start, max(start, stop)
-
-
-def require_tensor(name: str, given: object) -> None:
-    """Refuse what is no tensor."""
-    if not isinstance(given, Tensor):
-        raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")

@@ -8,8 +8,9 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from heedmap.errors import ArgumentError, DTypeError, ShapeError
-from heedmap.masks.base import Extent, Mask, require_tensor
+from heedmap.masks.base import Extent, Mask
 from heedmap.places import Places, look_up
+from heedmap.tensors import require_tensor
 
 
 @dataclass(frozen=True, eq=False)

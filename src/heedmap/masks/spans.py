@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from heedmap.errors import DTypeError, ShapeError
-from heedmap.masks.base import Extent, Mask, ordered, require_tensor
+from heedmap.masks.base import Extent, Mask, ordered
 from heedmap.places import CELLS, Places, split
+from heedmap.tensors import require_tensor
 
 MOST_IN_A_BYTE = 255
 

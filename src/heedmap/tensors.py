@@ -1,0 +1,54 @@
+"""What every tensor that is given must be: one of PyTorch, with numbers, and whole."""
+
+import sys
+
+from torch import Tensor
+from torch._C._functorch import (
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+)
+
+from heedmap.errors import DTypeError, UnsupportedError
+
+
+def require_tensor(name: str, given: object) -> None:
+    """Refuse what is no tensor, or a tensor that stands for others.
+
+    Raises:
+        DTypeError: for what is no tensor.
+        UnsupportedError: for a tensor without numbers, and under ``torch.func.vmap``.
+    """
+    if not isinstance(given, Tensor):
+        raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
+    if type(given) is not Tensor or given.is_meta:
+        _refuse_empty(name, given)
+    refuse_mapped(name, given)
+
+
+def refuse_mapped(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor that stands for each sample of a batch, hidden by torch.func.vmap.
+
+    Raises:
+        UnsupportedError: for such a tensor, at whatever depth of torch.func's transforms.
+    """
+    while is_functorch_wrapped_tensor(tensor):
+        if is_batchedtensor(tensor):
+            raise UnsupportedError(
+                f"{name} must be a whole tensor; got a sample of it, by vmap. Give the whole batch."
+            )
+        tensor = get_unwrapped(tensor)
+
+
+def _refuse_empty(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor that has a shape and no numbers.
+
+    Raises:
+        UnsupportedError: for one of the meta device, and for one of a FakeTensorMode.
+    """
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    if tensor.is_meta or (fake is not None and isinstance(tensor, fake.FakeTensor)):
+        raise UnsupportedError(
+            f"{name} must have numbers; got a tensor without any, on the meta device or under "
+            "FakeTensorMode. The output would have the shape of query, as wide as value."
+        )
