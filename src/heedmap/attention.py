@@ -10,7 +10,7 @@ from torch import Tensor
 from heedmap import summary
 from heedmap.attention_map import AttentionMap, map_of
 from heedmap.errors import ArgumentError, DTypeError
-from heedmap.kernels import differentiable, native
+from heedmap.kernels import differentiable, native, strips
 from heedmap.lazy_weights import LogNormalizer, trace_of
 from heedmap.masks import Mask
 from heedmap.precision import exactly, never_compiled
@@ -140,7 +140,7 @@ def attention(
             output, normalizer = differentiable.run(problem, values, backend)
         elif backend == "native" and native.attends(problem, values):
             output, normalizer, answers = summary.attend(problem, values, keep)
-        elif is_free and backend == "fused" and summary.attends_by_strips(problem, values):
+        elif is_free and backend == "fused" and strips.attends(problem, values):
             with torch.no_grad():
                 output, normalizer, answers = summary.attend_by_strips(problem, values, keep)
         else:

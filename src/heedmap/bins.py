@@ -22,27 +22,40 @@ class Bins:
         edges = torch.arange(self.count + 1, device=device) * self.size
         return edges.div(max(self.count, 1), rounding_mode="floor").diff()
 
+    def place(self, positions: range) -> slice:
+        """Return which blocks these positions fall into; there must be some."""
+        first, last = (
+            ((at + 1) * self.count - 1) // self.size for at in (positions.start, positions.stop - 1)
+        )
+        return slice(first, last + 1)
+
+    def each(self, positions: range) -> int:
+        """Return how many of these neighbours fall into each block, 0 where that differs."""
+        place = self.place(positions)
+        if place.stop - place.start == 1:
+            return len(positions)
+        even, rest = divmod(self.size, self.count)
+        return 0 if rest or positions.start % even or len(positions) % even else even
+
     def gather(self, tile: Tensor, positions: range, dim: int, how: str) -> tuple[Tensor, slice]:
         """Return the sums (or, with ``how="amax"``, the largest cells) of a tile along `dim`.
 
         They come by block of neighbours, with a slice that says which blocks these are.
         """
-        numbers = self.of(positions, tile.device)
-        first, last = int(numbers[0]), int(numbers[-1])
-        even = self.size // self.count if self.size % self.count == 0 else 0
-        if even and positions.start % even == 0 and len(positions) % even == 0:
-            parts = tile.unflatten(dim, (-1, even))
-            found = parts.amax(dim + 1) if how == "amax" else _sum(parts, dim + 1)
-            return found, slice(first, last + 1)
+        place = self.place(positions)
+        if each := self.each(positions):
+            parts = tile.unflatten(dim, (-1, each))
+            return (parts.amax(dim + 1) if how == "amax" else _sum(parts, dim + 1)), place
+        numbers, first = self.of(positions, tile.device), place.start
         shape = list(tile.shape)
-        shape[dim] = last - first + 1
+        shape[dim] = place.stop - first
         if how == "sum":
             found = tile.new_zeros(shape).index_add(dim, numbers - first, tile)
         else:
             lined_up = [-1 if at == dim else 1 for at in range(tile.ndim)]
             index = (numbers - first).reshape(lined_up).expand_as(tile)
             found = tile.new_full(shape, -torch.inf).scatter_reduce(dim, index, tile, "amax")
-        return found, slice(first, last + 1)
+        return found, place
 
 
 def _sum(parts: Tensor, dim: int) -> Tensor:

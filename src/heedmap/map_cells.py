@@ -10,9 +10,8 @@ from heedmap import budget
 from heedmap.lazy import Dense, sharded_in
 from heedmap.lazy_algebra import Chosen
 from heedmap.lazy_weights import leaves
-from heedmap.places import blocks
+from heedmap.places import blocks, spread
 from heedmap.precision import exactly
-from heedmap.stream import spread
 
 if TYPE_CHECKING:
     from heedmap.attention_map import AttentionMap

@@ -148,6 +148,11 @@ def block_width(lines: int) -> int:
     return max(CELLS // max(lines, 1), LEAST_SIDE)
 
 
+def spread(numbers: range) -> slice:
+    """Return the slice that covers a range of step 1."""
+    return slice(numbers.start, numbers.stop)
+
+
 def split(size: int, step: int) -> Iterator[range]:
     """Yield ranges of at most `step` numbers that cover 0 to `size`.
 

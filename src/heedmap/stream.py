@@ -29,11 +29,6 @@ Visit = Callable[..., list[Share]]
 """Called with a tile, its block, and the further tensors; returns what the block adds."""
 
 
-def spread(numbers: range) -> slice:
-    """Return the slice that covers a range of step 1."""
-    return slice(numbers.start, numbers.stop)
-
-
 def add_up(
     rule: LazyMatrix,
     shapes: Sequence[tuple[int, ...]],

@@ -1,27 +1,26 @@
 """Many answers about a map in one pass over it, and the object that holds them."""
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import Parameter
 
+from heedmap import scratch
 from heedmap.bins import Bins
 from heedmap.errors import ArgumentError, ShapeError
-from heedmap.kernels import differentiable, native, triton
+from heedmap.kernels import differentiable, native, strips, triton
 from heedmap.kernels.statistics import Found, Wanted
-from heedmap.kernels.tiles import LOG2_E, Log2Weights
+from heedmap.kernels.tiles import Log2Weights
+from heedmap.largest import top_of_tile
 from heedmap.lazy import LazyMatrix
 from heedmap.lazy_weights import LazyWeights, Reading, is_far
-from heedmap.places import CELLS, Block, pick, split
+from heedmap.places import Block, spread
 from heedmap.precision import exactly
 from heedmap.problem import Problem
-from heedmap.reductions import top_of_tile
-from heedmap.stream import live_blocks, spread
+from heedmap.stream import live_blocks
 
 LN_2 = math.log(2)
 
@@ -171,34 +170,6 @@ def attend(
     return output, normalizer, None if is_far(normalizer) else _answers(found, sides)
 
 
-LEAST_CELLS, MOST_KEYS = 1 << 20, 1 << 15
-"""From how many weights, and up to how many keys, strips are the faster way without our kernel."""
-
-
-def attends_by_strips(
-    problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"]
-) -> bool:
-    """Return whether `attend_by_strips` computes this problem, and faster than two passes do.
-
-    The problem must be one that PyTorch's kernel serves. It knows no mask and nothing of scores but
-    their scale, and gives no gradient.
-    """
-    if torch._C._are_functorch_transforms_active():
-        return False
-    given = (problem.query, problem.key, value)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
-        return False
-    return (
-        problem.query.is_cpu
-        and problem.mask is None
-        and problem.scoring.is_plain
-        and problem.scoring.sinks is None
-        and problem.extent.keys <= MOST_KEYS
-        and math.prod(problem.extent) >= LEAST_CELLS
-        and all(type(t) in (Tensor, Parameter) for t in given)
-    )
-
-
 def attend_by_strips(
     problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim"], asked: Summary
 ) -> tuple[
@@ -206,45 +177,13 @@ def attend_by_strips(
     Float[Tensor, "batch heads query"],
     Answers | None,
 ]:
-    """Return the same without our kernel: a few rows at a time, with all their weights.
+    """Return the same without our kernel, of a problem that `strips.attends`.
 
-    Cost: the two products, each once; memory of the answers and of two strips, 32 MiB each
-    or less in float32, and of a third for the strongest keys.
+    Cost: that of `strips.attend`.
     """
-    batch, heads, queries, keys = problem.extent
-    dtype, device = problem.compute_dtype, value.device
-    query = problem.flat_query.to(dtype) * (problem.scoring.scale * LOG2_E)
-    key, values = problem.flat_key.to(dtype), value.flatten(0, 1).to(dtype)
-    output = query.new_empty((batch * heads, queries, value.shape[-1]))
-    normalizer = query.new_empty((batch * heads, queries))
-    answers = _Pass((batch * heads, queries, keys), dtype, device, asked.top, asked.pool)
-    for block in _strips(batch * heads, queries, keys):
-        matrices, rows, _ = block
-        place, shared = (spread(matrices), spread(rows)), problem.key_matrices(matrices)
-        first, second = _scratch(block, dtype, device)
-        logarithms = torch.bmm(query[place], pick(key, shared, 0).mT, out=first)
-        most = logarithms.amax(-1, keepdim=True)
-        weights = torch.exp2(logarithms.sub_(most), out=second)
-        total = weights.sum(-1, keepdim=True)
-        torch.bmm(weights.div_(total), pick(values, shared, 0), out=output[place])
-        total.log2_()
-        normalizer[place] = ((most + total) * LN_2)[..., 0]
-        # The logarithms of weights are less by that of the total, which weights sum to 1 of.
-        answers.add(weights, logarithms, block)
-        answers.entropy[place] += total[..., 0] * LN_2
-    _let_go()
-    shape = (batch, heads, queries)
-    normalizer = normalizer.view(shape)
-    found = None if is_far(normalizer) else answers.finish()
-    return output.view(*shape, -1).to(value.dtype), normalizer, found
-
-
-def _strips(matrices: int, rows: int, columns: int) -> Iterator[Block]:
-    """Yield blocks of whole rows, enough of them for fast products."""
-    high = max(KEPT_CELLS // columns, min(256, 8 * CELLS // columns))
-    for some in split(matrices, CELLS // (min(rows, high) * columns)):
-        for lines in split(rows, high):
-            yield Block(some, lines, range(columns))
+    sides = _sides(problem, asked.pool)
+    output, normalizer, found = strips.attend(problem, value, asked.top, sides)
+    return output, normalizer, None if is_far(normalizer) else _answers(found, sides)
 
 
 def _reading(rule: LazyMatrix) -> Reading | None:
@@ -304,37 +243,9 @@ def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
         return
     logarithms_of = Log2Weights(reading.problem, reading.normalizer)
     for block in live_blocks(rule, wide=True):
-        first, second = _scratch(block, rule.dtype, rule.device)
+        first, second = scratch.two_tiles(block, rule.dtype, rule.device)
         logarithms = logarithms_of.tile(block, first)
         yield torch.exp2(logarithms, out=second), logarithms, block
-
-
-_kept = threading.local()
-
-KEPT_CELLS = 2 * CELLS
-"""For tiles of so many cells memory stays in use: 16 MiB for two, in float32."""
-
-
-def _scratch(block: Block, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return memory for two tiles, the same for every block and call of a thread.
-
-    Fresh pages cost more than what is computed in them.
-    """
-    shape = tuple(len(numbers) for numbers in block)
-    cells = math.prod(shape)
-    held: Tensor | None = getattr(_kept, "cells", None)
-    if held is None or held.shape[1] < cells or (held.dtype, held.device) != (dtype, device):
-        with torch.inference_mode(False):
-            held = torch.empty((2, max(cells, CELLS)), dtype=dtype, device=device)
-        _kept.cells = held
-    return held[0, :cells].view(shape), held[1, :cells].view(shape)
-
-
-def _let_go() -> None:
-    """Give back the memory for tiles that are larger than is worth keeping it for."""
-    held: Tensor | None = getattr(_kept, "cells", None)
-    if held is not None and held.shape[1] > KEPT_CELLS:
-        del _kept.cells
 
 
 class _Pass:

@@ -115,7 +115,7 @@ def test_one_pass_where_our_kernel_runs(monkeypatch: pytest.MonkeyPatch) -> None
 def strips(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take our kernel away, and let problems of any size be computed by strips."""
     monkeypatch.setattr(native, "load", lambda: None)
-    monkeypatch.setattr("heedmap.summary.LEAST_CELLS", 0)
+    monkeypatch.setattr("heedmap.kernels.strips.LEAST_CELLS", 0)
 
 
 @pytest.mark.usefixtures("strips")

@@ -11,8 +11,8 @@ from heedmap import budget
 from heedmap.analysis.layers import at_least_single, layers_of
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import ArgumentError, ShapeError
-from heedmap.places import Block
-from heedmap.stream import Share, add_up, spread
+from heedmap.places import Block, spread
+from heedmap.stream import Share, add_up
 
 
 def rollout(

@@ -10,17 +10,17 @@ from torch import Tensor
 
 from heedmap.bins import Bins
 from heedmap.kernels.statistics import Found, Wanted
+from heedmap.largest import top_of_tile
 from heedmap.lazy import LazyMatrix
 from heedmap.parallel.fetching import whole_rows
 from heedmap.parallel.passes import filled, slotted, words_of
 from heedmap.parallel.reading import Known
 from heedmap.parallel.ring import Pair, Plan, room_like, round_trip, travel
 from heedmap.parallel.shards import Shards
-from heedmap.places import Block, blocks
+from heedmap.places import Block, blocks, spread
 from heedmap.precision import exactly
 from heedmap.problem import Problem
-from heedmap.reductions import top_of_tile
-from heedmap.stream import Share, spread
+from heedmap.stream import Share
 from heedmap.summary import Answers, Summary, in_one_pass
 
 if TYPE_CHECKING:
