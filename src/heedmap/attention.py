@@ -104,7 +104,7 @@ def attention(
 
     Cost: O(query · key) time; memory of the output and one number for each query. A `Summary`
     adds a fifth to the time and its answers to the memory, and each thread keeps up to 20 MB;
-    without our kernel it takes three quarters as long again and up to 64 MiB, or a second pass
+    without our kernel it takes three quarters as long again and up to 72 MiB, or a second pass
     where anything is hidden.
 
     Exactness: scores and softmax in float32 or better, whatever the inputs.

@@ -243,7 +243,8 @@ def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
         return
     logarithms_of = Log2Weights(reading.problem, reading.normalizer)
     for block in live_blocks(rule, wide=True):
-        first, second = scratch.two_tiles(block, rule.dtype, rule.device)
+        shape = tuple(len(numbers) for numbers in block)
+        first, second = scratch.rooms((shape, shape), rule.dtype, rule.device)
         logarithms = logarithms_of.tile(block, first)
         yield torch.exp2(logarithms, out=second), logarithms, block
 

@@ -159,6 +159,42 @@ def test_strips_are_as_exact_as_pytorch(stretch: float) -> None:
 
 
 @pytest.mark.usefixtures("strips")
+@pytest.mark.parametrize("pool", [None, (8, 5), (6, 7), (1, 1), (70, 35), (3, 70)])
+@pytest.mark.parametrize("top", [0, 3])
+def test_strips_of_few_rows_and_blocks_of_few_keys(
+    pool: tuple[int, int] | None, top: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Peaks differ from block to block, and bands lie in one strip or in two."""
+    query, key, value = inputs()
+    asked = Summary(top=top, pool=pool)
+    exact, weights = heedmap.attention(query.double() * 9, key.double(), value.double())
+    wanted = weights.summarize(top=top, pool=pool)
+    for most_rows, block_cells in ((16, 16 * 16), (7, 90), (64, 64 * 35), (50, 1 << 20)):
+        monkeypatch.setattr("heedmap.kernels.strips.MOST_ROWS", most_rows)
+        monkeypatch.setattr("heedmap.kernels.strips.BLOCK_CELLS", block_cells)
+        output, found = heedmap.attention(query * 9, key, value, keep=asked)
+        torch.testing.assert_close(output.double(), exact, atol=3e-6, rtol=1e-5)
+        for name in ("received", "entropy", "top_weights", "pooled"):
+            a, b = getattr(found, name), getattr(wanted, name)
+            assert (a is None) == (b is None)
+            if b is not None:
+                torch.testing.assert_close(a.double(), b, atol=3e-6, rtol=1e-5)
+        if top:
+            assert torch.equal(found.top_keys, wanted.top_keys)
+
+
+@pytest.mark.usefixtures("strips")
+def test_a_key_that_only_some_rows_are_infinitely_far_from() -> None:
+    query, key, value = torch.ones(3, 1, 1, 4, 2).unbind()
+    query, key = query.clone(), key.clone()
+    query[0, 0, :2] = -1
+    key[0, 0, 3] = torch.inf
+    found = heedmap.attention(query, key, value, keep=Summary())[1]
+    torch.testing.assert_close(found.entropy[0, 0, :2], torch.tensor([3.0, 3.0]).log())
+    assert bool(found.entropy[0, 0, 2:].isnan().all())
+
+
+@pytest.mark.usefixtures("strips")
 def test_what_strips_do_not_know_takes_two_passes() -> None:
     asked = Summary(top=2)
     for options in ({"mask": Padding(VALID)}, {"sinks": torch.randn(4)}, {"soft_cap": 2.0}):
