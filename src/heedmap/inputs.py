@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from heedmap.errors import DTypeError, ShapeError
-from heedmap.tensors import require_tensor
+from heedmap.tensors import refuse_empty, require_tensor
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LAYOUTS = {
@@ -47,6 +47,7 @@ def _check_beside(query: Tensor, name: str, tensor: Tensor) -> None:
 def _check_tensor(name: str, tensor: Tensor) -> None:
     """Refuse what is no tensor of numbers."""
     require_tensor(name, tensor)
+    refuse_empty(name, tensor)
     if tensor.layout != torch.strided or tensor.is_nested:
         raise DTypeError(
             f"{name} must be an ordinary strided tensor; got "

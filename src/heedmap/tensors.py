@@ -13,16 +13,14 @@ from heedmap.errors import DTypeError, UnsupportedError
 
 
 def require_tensor(name: str, given: object) -> None:
-    """Refuse what is no tensor, or a tensor that stands for others.
+    """Refuse what is no tensor, or a sample of one. It may have no numbers: see `refuse_empty`.
 
     Raises:
         DTypeError: for what is no tensor.
-        UnsupportedError: for a tensor without numbers, and under ``torch.func.vmap``.
+        UnsupportedError: under ``torch.func.vmap``.
     """
     if not isinstance(given, Tensor):
         raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
-    if type(given) is not Tensor or given.is_meta:
-        _refuse_empty(name, given)
     refuse_mapped(name, given)
 
 
@@ -40,12 +38,14 @@ def refuse_mapped(name: str, tensor: Tensor) -> None:
         tensor = get_unwrapped(tensor)
 
 
-def _refuse_empty(name: str, tensor: Tensor) -> None:
+def refuse_empty(name: str, tensor: Tensor) -> None:
     """Refuse a tensor that has a shape and no numbers.
 
     Raises:
         UnsupportedError: for one of the meta device, and for one of a FakeTensorMode.
     """
+    if type(tensor) is Tensor and not tensor.is_meta:
+        return
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     if tensor.is_meta or (fake is not None and isinstance(tensor, fake.FakeTensor)):
         raise UnsupportedError(

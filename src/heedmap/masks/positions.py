@@ -10,7 +10,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from heedmap.errors import ArgumentError, DTypeError, ShapeError
 from heedmap.masks.base import Extent, Mask
 from heedmap.places import Places, look_up
-from heedmap.tensors import require_tensor
+from heedmap.tensors import refuse_empty, require_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +225,7 @@ def _as_bool(marks: Tensor, name: str) -> Tensor:
     if marks.dtype == torch.bool:
         # A copy, so that what is written into the marks later changes no map.
         return marks.clone()
+    refuse_empty(name, marks)
     kept = marks.bool()
     if not _are_marks(marks, kept):
         wrong = marks[kept & (marks != 1)].flatten()[0].item()
