@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import heedmap
-from heedmap import Causal, Documents, Padding, Summary, Window
+from heedmap import Causal, Documents, Padding, Summary, Window, scratch
 from heedmap.errors import ArgumentError, ShapeError
 from heedmap.kernels import differentiable, native
 
@@ -181,6 +181,34 @@ def test_strips_of_few_rows_and_blocks_of_few_keys(
                 torch.testing.assert_close(a.double(), b, atol=3e-6, rtol=1e-5)
         if top:
             assert torch.equal(found.top_keys, wanted.top_keys)
+
+
+@pytest.mark.usefixtures("strips")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Summary(),
+        Summary(top=2),
+        Summary(pool=(128, 64)),
+        Summary(pool=(3, 3)),
+        Summary(pool=(1, 9)),
+    ],
+    ids=str,
+)
+def test_strips_keep_to_their_memory(asked: Summary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bands of 8 rows and more, of 341, and one of all."""
+    taken, rooms = [], scratch.rooms
+
+    def count(shapes: Any, *given: Any) -> Any:
+        taken.append(sum(math.prod(shape) for shape in shapes))
+        return rooms(shapes, *given)
+
+    monkeypatch.setattr(scratch, "rooms", count)
+    monkeypatch.setattr("heedmap.kernels.strips.MOST_CELLS", 1 << 18)
+    monkeypatch.setattr("heedmap.kernels.strips.BLOCK_CELLS", 1 << 15)
+    query, key = torch.randn(1, 1, 1025, 4), torch.randn(1, 1, 2048, 4)
+    heedmap.attention(query, key, key, keep=asked)
+    assert max(taken) <= (1 << 18) + (1 << 15)
 
 
 @pytest.mark.usefixtures("strips")

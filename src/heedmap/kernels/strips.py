@@ -91,7 +91,7 @@ def attend(
     output = query.new_empty((batch * heads, queries, value.shape[-1]))
     normalizer = query.new_empty((batch * heads, queries))
     gathered = _Gathered((batch * heads, queries, keys), query, top, sides)
-    high, width = _shape(problem.extent, top, sides)
+    high, width = _shape(problem.extent, gathered)
     for matrices, rows in _strips(problem.extent, high):
         lines, (some, place) = (len(matrices), len(rows)), (spread(matrices), spread(rows))
         sizes = [(*lines, len(columns)) for columns in split(keys, width)]
@@ -118,15 +118,14 @@ def _strips(extent: Extent, high: int) -> Iterator[tuple[range, range]]:
             yield matrices, rows
 
 
-def _shape(extent: Extent, top: int, sides: Sides) -> tuple[int, int]:
+def _shape(extent: Extent, gathered: "_Gathered") -> tuple[int, int]:
     """Return how many rows a strip has, and how many keys a block of it, in step with a picture."""
-    bands, columns = (None, None) if sides is None else sides
     high = min(MOST_ROWS, extent.queries, max(MOST_CELLS // extent.keys, 1))
-    if top or _in_step(high, bands) != high:
+    high = _in_step(high, gathered.bands)
+    if any(gathered.needs_whole(rows) for rows in split(extent.queries, high)):
         # Half as much, since whole rows of weights are to be copied.
-        high = (high + 1) // 2
-    width = min(extent.keys, _in_step(BLOCK_CELLS // high, columns))
-    return _in_step(high, bands), width
+        high = _in_step((high + 1) // 2, gathered.bands)
+    return high, min(extent.keys, _in_step(BLOCK_CELLS // high, gathered.columns))
 
 
 def _in_step(size: int, side: Bins | None) -> int:
