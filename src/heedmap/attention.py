@@ -1,6 +1,5 @@
 """Attention: the output and its map, in one call."""
 
-from contextlib import nullcontext
 from typing import Literal, overload
 
 import torch
@@ -13,11 +12,9 @@ from heedmap.errors import ArgumentError, DTypeError
 from heedmap.kernels import differentiable, native, strips
 from heedmap.lazy_weights import LogNormalizer, trace_of
 from heedmap.masks import Mask
-from heedmap.precision import exactly, never_compiled
+from heedmap.precision import AS_IT_IS, exactly, never_compiled
 from heedmap.problem import Problem, make_problem
 from heedmap.summary import Summary
-
-_AS_IT_IS = nullcontext()
 
 Query = Float[Tensor, "*batch_heads query head_dim"]
 Key = Float[Tensor, "*batch_kv_heads key head_dim"]
@@ -135,7 +132,7 @@ def attention(
     is_free, backend = backend == "auto", _chosen(backend, problem, values)
     answers = None
     # Our own kernel's products are exact whatever was said of PyTorch's.
-    with _AS_IT_IS if backend == "native" else exactly():
+    with AS_IT_IS if backend == "native" else exactly():
         if not isinstance(keep, Summary):
             output, normalizer = differentiable.run(problem, values, backend)
         elif backend == "native" and native.attends(problem, values):

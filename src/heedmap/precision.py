@@ -22,7 +22,7 @@ R = TypeVar("R")
 _PROXY = _TorchDispatchModeKey.PROXY
 """The mode in which torch.fx records every operation of PyTorch, and would miss ours."""
 
-_AS_IT_IS = nullcontext()
+AS_IT_IS = nullcontext()
 
 _PRODUCTS = ("cuda", "matmul"), ("mkldnn", "matmul")
 """The settings that say how float32 is multiplied, on a GPU and on a CPU."""
@@ -46,7 +46,7 @@ def exactly() -> AbstractContextManager[object]:
         _get_fp32_precision_getter("cuda", "matmul") not in _COARSE
         and _get_fp32_precision_getter("mkldnn", "matmul") not in _COARSE
     ):
-        return _AS_IT_IS
+        return AS_IT_IS
     stack = ExitStack()
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
