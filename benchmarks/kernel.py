@@ -44,10 +44,11 @@ class Lesson(nn.Module):
             nn.Linear(input_dim, attn_dim, bias=False) for _ in range(3)
         )
 
-    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         query, key, value = self.w_q(x), self.w_k(x), self.w_v(x)
         scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(self.attn_dim)
-        scores = scores.masked_fill(mask.unsqueeze(1) == 0, -1e9)
+        if mask is not None:
+            scores = scores.masked_fill(mask.unsqueeze(1) == 0, -1e9)
         weights = F.softmax(scores, dim=-1)
         return torch.matmul(weights, value), weights
 
@@ -130,6 +131,7 @@ def lesson() -> dict[str, float]:
     x, mask = torch.randn(2, 5, 4), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     with torch.no_grad():
         found = ratios(lambda: taught(x, mask), {"lesson": lambda: ours(x, mask)}, 2)
+        found |= ratios(lambda: taught(x), {"unmasked": lambda: ours(x)}, 2)
     return found | ratios(lambda: taught(x, mask), {"learnt": lambda: ours(x, mask)}, 2)
 
 

@@ -8,13 +8,14 @@ import ctypes
 import functools
 import os
 import platform
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C import _are_functorch_transforms_active
 from torch.nn import Parameter
 
 from heedmap.errors import ArgumentError
@@ -34,7 +35,7 @@ FUNCTIONS = {
     "heedmap_forward": [ctypes.c_void_p] * 3,
     "heedmap_statistics": [*[ctypes.c_void_p] * 3, ctypes.c_int],
     "heedmap_backward": [ctypes.c_void_p] * 2,
-    "heedmap_tame": [ctypes.c_void_p, ctypes.c_int64] * 3,
+    "heedmap_tame": [ctypes.c_void_p],
 }
 """What the library can do, and what it is given."""
 
@@ -84,24 +85,27 @@ def are_tame(tensors: Sequence[Tensor]) -> bool | None:
 
     It is known of few numbers on a CPU, in a quarter of the time that PyTorch takes to ask thrice.
     """
-    if torch.compiler.is_compiling() or (ask := _tame()) is None:
+    # A compiler would walk into what is cached, and warn.
+    if torch.compiler.is_compiling() or _are_functorch_transforms_active():
+        return None
+    if (ask := _tame()) is None:
         return None
     given = []
     for tensor in tensors:
-        if (
-            type(tensor) not in _PLAIN
-            or tensor.dtype is not _FLOAT32
-            or not tensor.is_cpu
-            or not tensor.is_contiguous()
-            or is_functorch_wrapped_tensor(tensor)
-            or (count := tensor.numel()) > FEW_NUMBERS
+        if not (
+            type(tensor) in _PLAIN
+            and tensor.dtype is _FLOAT32
+            and tensor.is_cpu
+            and tensor.is_contiguous()
+            and (count := tensor.numel()) <= FEW_NUMBERS
         ):
             return None
         given += tensor.data_ptr(), count
-    return bool(ask(*given, *_NOTHING[len(given) :]))
+    return bool(ask(_THREE.pack(*given, *_NOTHING[len(given) :])))
 
 
 _PLAIN, _FLOAT32, _NOTHING = (Tensor, Parameter), torch.float32, (0,) * 6
+_THREE = struct.Struct("@PqPqPq")
 
 
 @functools.cache

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from heedmap.errors import DTypeError, ShapeError
-from heedmap.tensors import refuse_empty, require_tensor
+from heedmap.tensors import require_numbers
 
 FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+STRIDED = torch.strided
 LAYOUTS = {
     2: "[positions, dim]",
     3: "[batch, positions, dim]",
@@ -24,31 +25,35 @@ def check_inputs(query: Tensor, key: Tensor, value: Tensor | None) -> None:
         UnsupportedError: for a tensor without numbers, and under ``torch.func.vmap``.
     """
     _check_tensor("query", query)
-    _check_beside(query, "key", key)
+    alike = _is_alike(query, "key", key)
     if value is not None:
-        _check_beside(query, "value", value)
+        alike &= _is_alike(query, "value", value)
     if query.ndim not in LAYOUTS:
         raise ShapeError(
             f"query must be {', '.join(LAYOUTS.values())}; got {list(query.shape)}. "
             "Merge further leading dimensions into the batch."
         )
-    if query.ndim == 4 or not (
-        query.shape == key.shape and (value is None or value.shape == key.shape)
-    ):
+    if not alike or (query.ndim == 4 and not query.shape[1]):
         _check_sizes(query, key, value)
 
 
-def _check_beside(query: Tensor, name: str, tensor: Tensor) -> None:
+def _is_alike(query: Tensor, name: str, tensor: Tensor) -> bool:
+    """Return whether a tensor has the very shape of query; refuse one that cannot stand beside."""
     _check_tensor(name, tensor)
-    if tensor.dtype != query.dtype or tensor.ndim != query.ndim or tensor.device != query.device:
+    alike = tensor.shape == query.shape
+    if (
+        tensor.dtype is not query.dtype
+        or tensor.device != query.device
+        or not (alike or tensor.ndim == query.ndim)
+    ):
         _refuse_mixture(name, tensor, query)
+    return alike
 
 
 def _check_tensor(name: str, tensor: Tensor) -> None:
     """Refuse what is no tensor of numbers."""
-    require_tensor(name, tensor)
-    refuse_empty(name, tensor)
-    if tensor.layout != torch.strided or tensor.is_nested:
+    require_numbers(name, tensor)
+    if tensor.layout is not STRIDED or tensor.is_nested:
         raise DTypeError(
             f"{name} must be an ordinary strided tensor; got "
             f"{'a nested one' if tensor.is_nested else tensor.layout}. Pad it and give "

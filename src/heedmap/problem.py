@@ -20,7 +20,7 @@ from heedmap.inputs import check_inputs
 from heedmap.masks import Extent, Mask, Padding, Visible, parts_of
 from heedmap.places import Index, Places, as_numbers, look_up, pick
 from heedmap.scoring import ScoreChange, Scoring, make_scoring
-from heedmap.tensors import refuse_empty, require_tensor
+from heedmap.tensors import refuse_empty, require_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +233,7 @@ def make_problem(
     check_inputs(query, key, value)
     for name, given in (("bias", bias), ("sinks", sinks)):
         if given is not None:
-            require_tensor(name, given)
-            refuse_empty(name, given)
+            require_numbers(name, given)
     if not torch.is_grad_enabled():
         # What is made without gradients stays so, as a tensor of weights would.
         query, key = _without_gradient(query), _without_gradient(key)
@@ -293,13 +292,13 @@ def _four_dimensional(tensor: Tensor) -> Tensor:
 def _bind(mask: Mask | Tensor | None, extent: Extent) -> Mask | None:
     if isinstance(mask, Tensor):
         mask = _named(mask, extent)
-    if mask is not None and not isinstance(mask, Mask):
+    if mask is None:
+        return None
+    if not isinstance(mask, Mask):
         raise ArgumentError(
             "mask must be a mask such as Padding(valid) or Causal(), or a bool tensor; got "
             f"{type(mask).__name__}."
         )
-    if mask is None:
-        return None
     for part in parts_of(mask):
         for name, given in vars(part).items():
             if isinstance(given, Tensor):

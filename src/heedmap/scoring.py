@@ -5,6 +5,7 @@
 and, where there are sinks, one more term exp(sink) in the sum that the softmax divides by.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ def make_scoring(
         scale = 1 / math.sqrt(head_dim) if head_dim else 1.0
     elif not math.isfinite(scale):
         raise ArgumentError(f"scale must be a finite number; got {scale}.")
+    if soft_cap is None and bias is None and sinks is None and change is None:
+        return _plain(float(scale))
     if soft_cap is not None and not (soft_cap > 0 and math.isfinite(soft_cap)):
         raise ArgumentError(f"soft_cap must be a finite number above 0; got {soft_cap}.")
     if bias is not None:
@@ -77,6 +80,12 @@ def make_scoring(
         _refuse_upper("sinks", sinks)
         sinks = sinks.to(dtype)
     return Scoring(float(scale), soft_cap, bias, sinks, change)
+
+
+@functools.lru_cache(maxsize=64)
+def _plain(scale: float) -> Scoring:
+    """Return the scoring that most problems share."""
+    return Scoring(scale)
 
 
 def _checked_bias(bias: Tensor, sizes: tuple[int, int, int, int]) -> Tensor:

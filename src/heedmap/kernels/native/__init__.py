@@ -254,7 +254,7 @@ class _Given:
             *key.stride()[:3],
             *((0, 0, 0) if value is None else value.stride()[:3]),
             *((0, 0) if first is None else _broadcast(first)[:2]),
-            0 if valid is None or valid.shape[0] == 1 else valid.stride(0),
+            0 if valid is None or valid.shape[0] == 1 else keys,
             *((0, 0, 0, 0) if visible is None else _broadcast(visible)),
             *((0, 0, 0, 0) if bias is None else _broadcast(bias)),
             batch,
@@ -288,7 +288,7 @@ def _fit(tensor: Tensor) -> Tensor:
         tensor = tensor.detach().float()
     if tensor.is_neg():
         tensor = tensor.detach().resolve_neg()
-    if tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
+    if tensor.is_contiguous() or tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
         return tensor
     return tensor.detach().contiguous()
 

@@ -21,9 +21,14 @@ float squares(const float* numbers, int64_t count) {
 
 }  // namespace
 
+struct HeedmapNumbers {
+    const float* numbers;
+    int64_t count;
+};
+
 // Returns 1 if no norm of the three reaches 1e18, else 0; any may have no numbers.
-extern "C" int heedmap_tame(const float* one, int64_t ones, const float* two, int64_t twos,
-                            const float* three, int64_t threes) {
-    constexpr float LIMIT = 1e36f;
-    return squares(one, ones) < LIMIT && squares(two, twos) < LIMIT && squares(three, threes) < LIMIT;
+extern "C" int heedmap_tame(const HeedmapNumbers* given) {
+    for (int i = 0; i < 3; ++i)
+        if (!(squares(given[i].numbers, given[i].count) < 1e36f)) return 0;
+    return 1;
 }
