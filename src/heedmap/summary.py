@@ -288,10 +288,13 @@ class _Pass:
             across, column_place = self.bins[1].gather(lines, block.columns, 2, "sum")
             self.pooled[matrices, row_place, column_place] += across
         self.received[matrices, columns] += lines.sum(-2)
-        if logarithms is None:
-            self.entropy[matrices, rows] += torch.special.entr(tile).sum(-1)
-        else:
-            self.entropy[matrices, rows] += logarithms.mul_(tile).sum(-1) * -LN_2
+        entropy = None
+        if logarithms is not None:
+            entropy = logarithms.mul_(tile).sum(-1) * -LN_2
+        if entropy is None or bool(entropy.isnan().any()):
+            # A score of −inf is its own logarithm, and 0 · −inf is not a number.
+            entropy = torch.special.entr(tile).sum(-1)
+        self.entropy[matrices, rows] += entropy
 
     def _find_top(self, tile: Tensor, block: Block) -> None:
         columns = block.columns
