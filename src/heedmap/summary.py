@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from heedmap import scratch
 from heedmap.bins import Bins
@@ -235,8 +236,9 @@ def _means(sums: Tensor, sides: tuple[Bins, Bins]) -> Tensor:
 
 def _tiles(rule: LazyMatrix) -> Iterator[tuple[Tensor, Tensor | None, Block]]:
     """Yield each live tile of weights, with the base-2 logarithms where they come for free."""
-    # Under torch.func nothing may be written into memory from outside.
-    reading = None if torch._C._are_functorch_transforms_active() else _reading(rule)
+    # What torch.func makes, or has a forward derivative, is written into no memory from outside.
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    reading = None if transformed else _reading(rule)
     if reading is None:
         for block in live_blocks(rule, wide=True):
             yield rule.tile(*block), None, block

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import heedmap
 from heedmap import AttentionMap, Causal, Documents, Padding, Summary, Window, scratch
@@ -259,6 +260,22 @@ def test_a_row_that_is_not_a_number() -> None:
     _, weights = heedmap.attention(query, key, value)
     assert_same(summary, weights.summarize(top=2))
     assert torch.isnan(summary.entropy).sum() == 1
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_a_forward_derivative() -> None:
+    query, key, value = inputs()
+    along, asked = torch.randn_like(query), Summary(top=2, pool=(9, 11))
+    with forward_ad.dual_level():
+        output, found = heedmap.attention(
+            forward_ad.make_dual(query, along), key, value, keep=asked
+        )
+        tangent = forward_ad.unpack_dual(output).tangent
+    expected, weights = heedmap.attention(query, key, value)
+    torch.testing.assert_close(output, expected)
+    assert_same(found, weights.summarize(top=2, pool=(9, 11)))
+    step = torch.func.jvp(lambda q: heedmap.attention(q, key, value)[0], (query,), (along,))[1]
+    torch.testing.assert_close(tangent, step)
 
 
 def test_second_derivatives() -> None:
