@@ -18,6 +18,7 @@ from heedmap.parallel import Layout, attention
 from heedmap.parallel.members import Members
 
 from ..conftest import _forbid_dense
+from ..unchecked import unchecked
 from .processes import Processes
 from .shared_problems import (
     CASES,
@@ -127,7 +128,8 @@ def compare_in_small_blocks(name: str) -> None:
         ):
             for constant, value in values.items():
                 patch.setattr(module, constant, value)
-        compare(name)
+        with unchecked():
+            compare(name)
 
 
 @pytest.mark.parametrize("name", ["causal, uneven", "causal window"])
