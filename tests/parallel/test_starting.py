@@ -1,5 +1,8 @@
 """Ranks start together, or are told why they cannot."""
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from heedmap.errors import ArgumentError, RankError, UnsupportedError
 from heedmap.parallel import starting
 
 from .processes import Processes
+from .test_demo import TORCHRUN
 
 
 def begin() -> tuple[Any, ...]:
@@ -83,6 +87,35 @@ def test_a_map_without_its_processes() -> None:
         weights.received()
     parallel.stop()
     assert "rank 0 of 1" in repr(weights)
+
+
+AGAIN_AND_AGAIN = """
+import torch
+from heedmap import parallel
+
+for _ in range(4):
+    mesh = parallel.start(device="cpu")
+    x = torch.ones(1, 1, 4, 2)
+    received = parallel.attention(x, x, x, mesh=mesh)[1].received()
+    parallel.stop()
+print(received.flatten().tolist())
+"""
+
+
+@pytest.mark.slow
+def test_what_was_stopped_is_started_again(tmp_path: Path) -> None:
+    program = tmp_path / "again.py"
+    program.write_text(AGAIN_AND_AGAIN)
+    done = subprocess.run(
+        [*TORCHRUN, str(program)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str([1.0] * 8)] * 2
 
 
 @pytest.mark.usefixtures("as_torchrun_starts")

@@ -1,5 +1,7 @@
 """From the processes that torchrun has started to a mesh of ranks that work together."""
 
+import functools
+import itertools
 import math
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -8,6 +10,8 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from heedmap.errors import ArgumentError, UnsupportedError
 from heedmap.parallel import faults
@@ -107,12 +111,9 @@ def _begin_group(device: str | None) -> Literal["cpu", "cuda"]:
             f"torchrun must have said all of {', '.join(WANTED)}; got an environment without "
             f"{lacking[0]}. Run: torchrun --nproc-per-node 2 program.py."
         )
-    options: dict[str, Any] = {}
-    if lacking:
-        store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
-        options = {"store": store, "rank": 0, "world_size": 1}
+    connect = _alone if lacking else _connected
     if device == "cpu" or not torch.cuda.is_available():
-        dist.init_process_group("gloo", **options)
+        dist.init_process_group("gloo", **connect())
         _began = True
         return "cpu"
     number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
@@ -123,9 +124,38 @@ def _begin_group(device: str | None) -> Literal["cpu", "cuda"]:
         )
     torch.cuda.set_device(number)
     own = torch.device("cuda", number)
-    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=own, **options)
+    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=own, **connect())
     _began = True
     return "cuda"
+
+
+def _alone() -> dict[str, Any]:
+    """Return how to begin a group of this process alone."""
+    store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+    return {"store": store, "rank": 0, "world_size": 1}
+
+
+_times = itertools.count()
+
+
+def _connected() -> dict[str, Any]:
+    """Return how to begin a group of the ranks that torchrun has started.
+
+    Each group has names of its own in their store. Else one that is begun after another has ended
+    would read where the ranks of that one were to be reached, and wait for them for ever.
+    """
+    store, rank, size = _meeting(*(os.environ[name] for name in WANTED))
+    return {"store": PrefixStore(f"start {next(_times)}", store), "rank": rank, "world_size": size}
+
+
+@functools.cache
+def _meeting(*told: str) -> tuple[Store, int, int]:
+    """Return the store that connects the ranks, this rank and how many there are.
+
+    It is kept until the process ends: where it lies in rank 0, others may be on their way to it.
+    """
+    del told
+    return next(rendezvous("env://"))
 
 
 def _version() -> str:
