@@ -110,7 +110,7 @@ CASES: list[tuple[Callable[[], object], type[HeedmapError], str]] = [
     (
         lambda: Window(after=-2),
         ArgumentError,
-        "after must be 0 or more, or None; got -2.",
+        "after must be a whole number of keys from 0 on, or None; got -2.",
     ),
     (
         lambda: Padding.from_key_padding_mask(torch.zeros(1, 3)),

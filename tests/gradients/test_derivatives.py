@@ -114,3 +114,25 @@ def test_second_derivatives(question: str, setting: str) -> None:
     chosen = SETTINGS[setting]
     call = asked(chosen, question, "auto")
     require_second_derivatives(call, inputs(chosen, question))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("backend", ["auto", "tiles", "reference"])
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_forward_derivatives(question: str, setting: str, backend: str) -> None:
+    """What changes along a direction is that direction times the gradient."""
+    chosen = SETTINGS[setting]
+    call = asked(chosen, question, backend)
+    given = tuple(leaves(chosen).values())
+    directions = tuple(torch.linspace(-1, 1, leaf.numel()).double().sin() for leaf in given)
+    directions = tuple(d.reshape(leaf.shape) for d, leaf in zip(directions, given, strict=True))
+    gradients = torch.autograd.grad(call(*given).square().sum(), given, allow_unused=True)
+    expected = sum(
+        (gradient * direction).sum()
+        for gradient, direction in zip(gradients, directions, strict=True)
+        if gradient is not None
+    )
+    plain = tuple(leaf.detach() for leaf in given)
+    _, found = torch.func.jvp(lambda *given: call(*given).square().sum(), plain, directions)
+    torch.testing.assert_close(found, expected)

@@ -260,6 +260,11 @@ def test_a_row_that_is_not_a_number() -> None:
     _, weights = heedmap.attention(query, key, value)
     assert_same(summary, weights.summarize(top=2))
     assert torch.isnan(summary.entropy).sum() == 1
+    strongest = weights.topk(2)
+    for found in (summary, weights.summarize(top=2)):
+        assert found.top_weights is not None
+        torch.testing.assert_close(found.top_weights, strongest.values, equal_nan=True)
+        assert torch.equal(found.top_keys[0, 1, 7], torch.arange(2))
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")

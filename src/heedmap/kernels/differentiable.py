@@ -40,7 +40,8 @@ def run(problem: Problem, value: Tensor, backend: str) -> tuple[Tensor, Tensor]:
     """Return the output, differentiable, and the log-normaliser, a plain number for each row."""
     if backend == "reference":
         output, normalizer = reference.forward(problem, value)
-        return output, normalizer.detach()
+        # To detach what has a forward derivative would take that away.
+        return output, normalizer.detach() if normalizer.requires_grad else normalizer
     inputs = (*problem.tensors(), value)
     if _needs_gradient(inputs):
         return _output().apply(problem, backend, None, *inputs)[:2]  # pyright: ignore

@@ -118,6 +118,8 @@ class _Softmax:
         else:
             anchor = torch.as_tensor(self.maximum)
             total = (torch.log(self.total) + anchor)[..., 0]
+            # The logarithm of 0 has a forward derivative that is not a number.
+            total = total.masked_fill(total == -torch.inf, -torch.inf)
             divisor = self.total.masked_fill(self.total == 0, 1)
             result = torch.as_tensor(self.gathered / divisor).to(divisor)
         if problem.scoring.sinks is not None:

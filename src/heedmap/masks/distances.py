@@ -12,6 +12,13 @@ from heedmap.places import Places
 
 Alignment = Literal["start", "end"] | int | None
 
+FARTHEST = 1 << 53
+"""No key is as far from a query; numbers beyond would overflow where they are added up."""
+
+
+def _is_place(number: object) -> bool:
+    return type(number) is int and -FARTHEST < number < FARTHEST
+
 
 @dataclass(frozen=True)
 class Relative(Mask):
@@ -21,7 +28,7 @@ class Relative(Mask):
 
     def __post_init__(self) -> None:
         """Refuse an alignment that says nothing."""
-        if self.alignment not in (None, "start", "end") and not isinstance(self.alignment, int):
+        if self.alignment not in (None, "start", "end") and not _is_place(self.alignment):
             raise ArgumentError(
                 "alignment must be 'start', 'end' or the number of the key at which query 0 "
                 f"stands; got {self.alignment!r}."
@@ -100,11 +107,13 @@ class Window(Relative):
     after: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse negative bounds."""
+        """Refuse bounds that are no numbers of keys."""
         super().__post_init__()
         for name, bound in (("before", self.before), ("after", self.after)):
-            if bound is not None and bound < 0:
-                raise ArgumentError(f"{name} must be 0 or more, or None; got {bound}.")
+            if bound is not None and not (_is_place(bound) and bound >= 0):
+                raise ArgumentError(
+                    f"{name} must be a whole number of keys from 0 on, or None; got {bound!r}."
+                )
 
     def tile(self, places: Places) -> Tensor:
         """Compare distances."""

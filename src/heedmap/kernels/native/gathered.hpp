@@ -156,11 +156,16 @@ class Top {
             }
     }
 
-    // Behind the weights above 0 come keys of weight 0, in their order.
+    // Behind the weights above 0 come keys of weight 0, in their order. Where the log-normaliser is
+    // not a number, neither are the weights.
     void finish(int64_t line, int count) {
         for (int row = 0; row < count; ++row) {
             float* weights = s.top_weights + (line + row) * s.top;
             int64_t* keys = s.top_keys + (line + row) * s.top;
+            if (std::isnan(s.log_normalizer[line + row])) {
+                for (int64_t i = 0; i < s.top; ++i) weights[i] = NAN, keys[i] = i;
+                continue;
+            }
             const auto [held_weights, held_keys, step] = held(row);
             int64_t found = 0;
             for (; found < s.top && held_weights[found * step] > 0; ++found)
