@@ -290,7 +290,7 @@ def test_unforeseen_errors_are_one_line_too(run: Main, monkeypatch: pytest.Monke
     status, out, err = run("look", "abba")
     assert (status, out) == (1, "")
     assert err.splitlines() == [
-        "heedmap: RuntimeError: strange thing This should not happen; add --debug to see where."
+        "heedmap: RuntimeError: strange thing. This should not happen; add --debug to see where."
     ]
     with pytest.raises(RuntimeError):
         run("look", "abba", "--debug")
@@ -375,6 +375,7 @@ def test_a_reader_that_stops_reading(folder: Path) -> None:
 STREAMS = {
     "no standard input": ("look - --model none <&-", 2, "while standard input is open"),
     "no standard output": ("look abba --model none >&-", 1, "must be open"),
+    "nothing to print the findings on": ("doctor >&-", 1, "standard output must be open"),
     "full output": (
         "look abba --model none >/dev/full",
         1,

@@ -1,11 +1,14 @@
 """Masks of other conventions come in through converters that say which polarity they take."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 import heedmap
-from heedmap import Padding, Visible
+from heedmap import Causal, Padding, Visible, Window
 from heedmap.errors import ArgumentError, DTypeError, ShapeError
 
 
@@ -37,9 +40,36 @@ def test_what_no_converter_takes() -> None:
         ArgumentError, match=r"lengths must be \[batch\], each from 0 to 3; got \[4\]"
     ):
         Padding.from_lengths(torch.tensor([4]), keys=3)
+    with pytest.raises(DTypeError, match=r"lengths must be whole numbers; got torch\.float32"):
+        Padding.from_lengths(torch.tensor([2.5]), keys=3)
+    for make in (
+        lambda: Padding.from_lengths([2], keys=3),  # pyright: ignore[reportArgumentType]
+        lambda: Padding.from_key_padding_mask([[True]]),  # pyright: ignore[reportArgumentType]
+        lambda: Visible.from_attn_mask([[True]], 1),  # pyright: ignore[reportArgumentType]
+    ):
+        with pytest.raises(DTypeError, match=r"must be a torch\.Tensor; got list"):
+            make()
+    with pytest.raises(ShapeError, match="with 0 heads"):
+        Visible.from_attn_mask(torch.ones(2, 4, 4).bool(), 0)
     with pytest.raises(DTypeError, match="bool"):
         Padding.from_key_padding_mask(torch.zeros(1, 3))
     with pytest.raises(DTypeError, match="bool"):
         Visible.from_attn_mask(torch.zeros(3, 3), heads=1)
     with pytest.raises(ShapeError, match="batch \\* heads"):
         Visible.from_attn_mask(torch.zeros(3, 2, 2).bool(), heads=2)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("bound", [1.5, math.nan, True, "1", 2**70, -1])
+def test_bounds_are_whole_numbers_of_keys(bound: Any) -> None:
+    for given in ({"before": bound}, {"after": bound}):
+        with pytest.raises(ArgumentError, match="must be a whole number of keys from 0 on, or No"):
+            Window(**given)
+
+
+@pytest.mark.bad_input
+@pytest.mark.parametrize("alignment", [True, 0.5, 2**70])
+def test_alignments_that_say_nothing(alignment: Any) -> None:
+    for kind in (Causal, Window):
+        with pytest.raises(ArgumentError, match="alignment must be 'start', 'end' or the number"):
+            kind(alignment)

@@ -102,6 +102,16 @@ CASES: list[tuple[Callable[[], object], type[HeedmapError], str]] = [
         "scale must be a finite number; got inf.",
     ),
     (
+        lambda: attend(scale="1"),
+        ArgumentError,
+        "scale must be a finite number; got '1'.",
+    ),
+    (
+        lambda: attend(soft_cap="3"),
+        ArgumentError,
+        "soft_cap must be a finite number above 0; got '3'.",
+    ),
+    (
         lambda: Causal("middle"),  # pyright: ignore[reportArgumentType]
         ArgumentError,
         "alignment must be 'start', 'end' or the number of the key at which query 0 stands; got "

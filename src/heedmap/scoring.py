@@ -66,12 +66,12 @@ def make_scoring(
     """
     if scale is None:
         scale = 1 / math.sqrt(head_dim) if head_dim else 1.0
-    elif not math.isfinite(scale):
-        raise ArgumentError(f"scale must be a finite number; got {scale}.")
+    elif not _is_number(scale):
+        raise ArgumentError(f"scale must be a finite number; got {scale!r}.")
     if soft_cap is None and bias is None and sinks is None and change is None:
         return _plain(float(scale))
-    if soft_cap is not None and not (soft_cap > 0 and math.isfinite(soft_cap)):
-        raise ArgumentError(f"soft_cap must be a finite number above 0; got {soft_cap}.")
+    if soft_cap is not None and not (_is_number(soft_cap) and soft_cap > 0):
+        raise ArgumentError(f"soft_cap must be a finite number above 0; got {soft_cap!r}.")
     if bias is not None:
         bias = _checked_bias(bias, sizes)
     if sinks is not None:
@@ -80,6 +80,14 @@ def make_scoring(
         _refuse_upper("sinks", sinks)
         sinks = sinks.to(dtype)
     return Scoring(float(scale), soft_cap, bias, sinks, change)
+
+
+def _is_number(given: object) -> bool:
+    """Return whether it is one finite number; a tensor of one number is, too."""
+    try:
+        return math.isfinite(given)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError, RuntimeError):
+        return False
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 
 import torch
 from jaxtyping import Float, Int
@@ -105,8 +106,8 @@ class Summary:
             ShapeError: for more keys than there are.
             ArgumentError: for a picture without rows or columns, or of one size alone.
         """
-        if self.top < 0 or self.top > keys:
-            raise ShapeError(f"top must be 0 to the number of keys, {keys}; got {self.top}.")
+        if not (isinstance(self.top, Integral) and 0 <= self.top <= keys):
+            raise ShapeError(f"top must be 0 to the number of keys, {keys}; got {self.top!r}.")
         match self.pool:
             case None:
                 return
@@ -126,8 +127,10 @@ def check_pool(rows: int, columns: int, how: str) -> None:
     Raises:
         ArgumentError: for such a one.
     """
-    if rows < 1 or columns < 1:
-        raise ArgumentError(f"rows and columns must be 1 or more; got {rows} and {columns}.")
+    if not all(isinstance(size, Integral) and size >= 1 for size in (rows, columns)):
+        raise ArgumentError(
+            f"rows and columns must be whole numbers from 1 on; got {rows!r} and {columns!r}."
+        )
     if how not in ("mean", "sum", "max"):
         raise ArgumentError(f"how must be 'mean', 'sum' or 'max'; got {how!r}.")
 

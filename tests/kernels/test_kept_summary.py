@@ -300,7 +300,9 @@ def test_second_derivatives() -> None:
     [
         ("map", ArgumentError, r"keep must be 'factors' or a heedmap\.Summary; got 'map'\."),
         (Summary(top=71), ShapeError, r"top must be 0 to the number of keys, 70; got 71\."),
-        (Summary(pool=(0, 3)), ArgumentError, r"rows and columns must be 1 or more; got 0 and 3\."),
+        (Summary(top=1.5), ShapeError, r"top must be 0 to the number of keys, 70; got 1\.5\."),  # pyright: ignore[reportArgumentType]
+        (Summary(pool=(0, 3)), ArgumentError, r"must be whole numbers from 1 on; got 0 and 3\."),
+        (Summary(pool=(2.5, 3)), ArgumentError, r"rows and columns must be .*; got 2\.5 and 3\."),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_bad_questions(

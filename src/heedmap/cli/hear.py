@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heedmap.cli.streams import DONE, print_results, tell
-from heedmap.errors import ArgumentError, InputError, UnsupportedError
+from heedmap.errors import ArgumentError, InputError
 
 STANDARD_INPUT = "standard input"
 
@@ -79,9 +79,6 @@ def add_hear(commands: Any) -> None:
 
 
 def _hear(options: argparse.Namespace) -> int:
-    # Python has None for a stream that was closed before it began.
-    if sys.stdout is None:
-        raise UnsupportedError("standard output must be open; got a closed one.")
     # Importing torch takes seconds.
     tell("Loading …")
     from heedmap.look.folder import as_json, folder_name

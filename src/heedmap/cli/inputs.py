@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from heedmap.errors import ArgumentError, InputError, UnsupportedError
+from heedmap.errors import ArgumentError, InputError
 
 
 def add_input(parser: argparse.ArgumentParser, what: str, unseen: Any) -> None:
@@ -50,9 +50,6 @@ def open_input(options: argparse.Namespace) -> Any:
     from heedmap.look.running import open_source
     from heedmap.media import Text
 
-    # Python has None for a stream that was closed before it began.
-    if sys.stdout is None:
-        raise UnsupportedError("standard output must be open; got a closed one.")
     if options.channel is not None and (options.text or options.input == "-"):
         raise ArgumentError(
             f"--channel must be given for a sound; got {options.channel} for words. Leave it out."

@@ -13,7 +13,7 @@ from heedmap.cli.hear import add_hear
 from heedmap.cli.lesson import add_lesson
 from heedmap.cli.look import EXAMPLES, add_look
 from heedmap.cli.score import add_score
-from heedmap.cli.streams import DONE, FAILED, INTERRUPTED, WRONG_INPUT, tell
+from heedmap.cli.streams import DONE, FAILED, INTERRUPTED, WRONG_INPUT, require_output, tell
 from heedmap.cli.train import add_train
 from heedmap.errors import ArgumentError, HeedmapError
 
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Characters that a terminal cannot show must not end the program.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        require_output()
         return options.command(options)
     except KeyboardInterrupt:
         tell("heedmap: interrupted.")
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             raise
         tell(
-            f"heedmap: {type(error).__name__}: {_one_line(error)} "
+            f"heedmap: {type(error).__name__}: {_one_line(error).rstrip('.')}. "
             "This should not happen; add --debug to see where."
         )
         return FAILED

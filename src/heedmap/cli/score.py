@@ -1,12 +1,10 @@
 """``heedmap score REFERENCE HYPOTHESIS``."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from heedmap.cli.streams import DONE, print_results
-from heedmap.errors import UnsupportedError
 
 DESCRIPTION = """\
 Compare who was found to speak when with who truly did: the diarisation error rate with its parts,
@@ -50,9 +48,6 @@ def _score(options: argparse.Namespace) -> int:
     from heedmap.speech.score_table import report
     from heedmap.speech.scoring import COLLARS_SECONDS, score
 
-    # Python has None for a stream that was closed before it began.
-    if sys.stdout is None:
-        raise UnsupportedError("standard output must be open; got a closed one.")
     scores = score(
         read_rttm(options.reference),
         read_rttm(options.hypothesis),

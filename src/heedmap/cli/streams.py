@@ -9,6 +9,17 @@ from heedmap.errors import UnsupportedError
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 
+def require_output() -> None:
+    """Refuse to work for results that nobody could read.
+
+    Raises:
+        UnsupportedError: if standard output was closed before the program began.
+    """
+    # Python has None for such a stream.
+    if sys.stdout is None:
+        raise UnsupportedError("standard output must be open; got a closed one.")
+
+
 def print_results(words: str) -> None:
     """Write the results to standard output.
 

@@ -1,7 +1,8 @@
 """Masks that go by how far a key lies from a query: causal, and windows."""
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,8 +17,9 @@ FARTHEST = 1 << 53
 """No key is as far from a query; numbers beyond would overflow where they are added up."""
 
 
-def _is_place(number: object) -> bool:
-    return type(number) is int and -FARTHEST < number < FARTHEST
+def _is_place(number: Any) -> bool:
+    whole = isinstance(number, Integral) and not isinstance(number, bool)
+    return whole and -FARTHEST < number < FARTHEST
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Relative(Mask):
 
     def __post_init__(self) -> None:
         """Refuse an alignment that says nothing."""
-        if self.alignment not in (None, "start", "end") and not _is_place(self.alignment):
+        named = self.alignment in (None, "start", "end")
+        if not named and not (isinstance(self.alignment, int) and _is_place(self.alignment)):
             raise ArgumentError(
                 "alignment must be 'start', 'end' or the number of the key at which query 0 "
                 f"stands; got {self.alignment!r}."

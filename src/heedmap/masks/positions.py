@@ -44,6 +44,9 @@ class Padding(Mask):
     @classmethod
     def from_lengths(cls, lengths: Int[Tensor, " batch"], keys: int) -> "Padding":
         """Return the padding of samples that fill the first `lengths` of `keys` positions."""
+        require_tensor("lengths", lengths)
+        if lengths.is_floating_point() or lengths.dtype == torch.bool:
+            raise DTypeError(f"lengths must be whole numbers; got {lengths.dtype}.")
         if lengths.ndim != 1 or bool(((lengths < 0) | (lengths > keys)).any()):
             raise ArgumentError(
                 f"lengths must be [batch], each from 0 to {keys}; got {lengths.tolist()}."
@@ -57,6 +60,7 @@ class Padding(Mask):
         >>> Padding.from_key_padding_mask(torch.tensor([[False, True]])).valid
         tensor([[ True, False]])
         """
+        require_tensor("ignored", ignored)
         if ignored.dtype != torch.bool:
             raise DTypeError(f"ignored must be bool; got {ignored.dtype}.")
         return cls(~ignored)
@@ -182,10 +186,11 @@ class Visible(Mask):
         `ignored` is ``[query, key]`` or ``[batch * heads, query, key]``, batch being the outer of
         the two.
         """
+        require_tensor("ignored", ignored)
         if ignored.dtype != torch.bool:
             raise DTypeError(f"ignored must be bool; got {ignored.dtype}.")
         if ignored.ndim == 3:
-            if ignored.shape[0] % heads:
+            if heads < 1 or ignored.shape[0] % heads:
                 raise ShapeError(
                     f"ignored must be [batch * heads, query, key] with {heads} heads; "
                     f"got {list(ignored.shape)}."
