@@ -95,6 +95,9 @@ def live_blocks(rule: LazyMatrix, wide: bool = False) -> list[Block]:
     return kept
 
 
+_is_transformed = torch._C._are_functorch_transforms_active
+
+
 class _AddUp(torch.autograd.Function):
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -131,13 +134,20 @@ class _AddUp(torch.autograd.Function):
         for gradient in upward:
             if gradient is not None:
                 refuse_mapped("gradient", gradient)
-        again = torch.is_grad_enabled()
         wanted = [number for number, want in enumerate(ctx.needs_input_grad[5:]) if want]
         tensors = list(ctx.saved_tensors)
+        again = torch.is_grad_enabled() and any(
+            up is not None and up.requires_grad for up in upward
+        )
         for number in wanted:
             # A view stands for itself alone, where a tensor is two of these or made of another.
             given = tensors[number]
-            tensors[number] = given.view_as(given) if again else given.detach().requires_grad_()
+            # Of what torch.func.vjp gives back later, nothing requires a gradient any more.
+            tensors[number] = view = given.view_as(given)
+            if torch.is_grad_enabled() and (view.requires_grad or _is_transformed()):
+                again = True
+            else:
+                tensors[number] = given.detach().requires_grad_()
         remaining = iter(tensors[: ctx.own])
         rule = ctx.rule.map_tensors(lambda _: next(remaining))
         sums: dict[int, Tensor] = {}

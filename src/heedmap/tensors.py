@@ -7,6 +7,7 @@ from torch._C._functorch import (
     get_unwrapped,
     is_batchedtensor,
     is_functorch_wrapped_tensor,
+    is_legacy_batchedtensor,
 )
 
 from heedmap.errors import DTypeError, UnsupportedError
@@ -40,13 +41,13 @@ def require_tensor(name: str, given: object) -> None:
 
 
 def refuse_mapped(name: str, tensor: Tensor) -> None:
-    """Refuse a tensor that stands for each sample of a batch, hidden by torch.func.vmap.
+    """Refuse a tensor that stands for each sample of a batch, by vmap or for batched gradients.
 
     Raises:
         UnsupportedError: for such a tensor, at whatever depth of torch.func's transforms.
     """
-    while is_functorch_wrapped_tensor(tensor):
-        if is_batchedtensor(tensor):
+    while is_functorch_wrapped_tensor(tensor) or is_legacy_batchedtensor(tensor):
+        if is_batchedtensor(tensor) or is_legacy_batchedtensor(tensor):
             raise UnsupportedError(
                 f"{name} must be a whole tensor; got a sample of it, by vmap. Give the whole batch."
             )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import heedmap
 from heedmap import AttentionMap, Causal, Mask, Padding, Visible, Window
+from heedmap.errors import UnsupportedError
 from tests.derivatives import require_first_derivatives, require_second_derivatives
 
 QUERIES, KEYS, HEADS, WIDTH = 3, 4, 2, 2
@@ -136,3 +137,32 @@ def test_forward_derivatives(question: str, setting: str, backend: str) -> None:
     plain = tuple(leaf.detach() for leaf in given)
     _, found = torch.func.jvp(lambda *given: call(*given).square().sum(), plain, directions)
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("backend", ["auto", "tiles", "reference"])
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_what_is_pulled_back_later(question: str, setting: str, backend: str) -> None:
+    """By torch.func.vjp, whose function is called when the transform is over."""
+    chosen = SETTINGS[setting]
+    call = asked(chosen, question, backend)
+    given = tuple(leaves(chosen).values())
+    answer, pull = torch.func.vjp(call, *(leaf.detach() for leaf in given))
+    upward = torch.linspace(-1, 1, answer.numel()).double().reshape(answer.shape)
+    expected = torch.autograd.grad(call(*given), given, upward, allow_unused=True)
+    upward.requires_grad_()
+    found = pull(upward)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, torch.zeros_like(one) if other is None else other)
+    (back,) = torch.autograd.grad(sum(part.sum() for part in found), upward)
+    # What is pulled back is linear in what it is pulled back from.
+    torch.testing.assert_close((back * upward).sum(), sum(part.sum() for part in found))
+
+
+@pytest.mark.bad_input
+def test_gradients_in_batches_are_refused() -> None:
+    query, key = leaves(SETTINGS["plain"])["query"], torch.randn(1, 2, 4, 2).double()
+    output = heedmap.attention(query, key, key)[0]
+    upward = torch.ones(2, *output.shape).double()
+    with pytest.raises(UnsupportedError, match="gradient must be a whole tensor; got a sample"):
+        torch.autograd.grad(output, query, upward, is_grads_batched=True)

@@ -125,9 +125,10 @@ class _Output(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         refuse_mapped("gradient", d_output)
         *inputs, output, normalizer = ctx.saved_tensors
-        *tensors, value = _apart(inputs)
+        again = _needs_gradient((*_apart(inputs), d_output))
+        *tensors, value = _apart(inputs, again)
         problem = _rebuilt(ctx.problem, tensors)
-        if torch.is_grad_enabled():
+        if again:
             _require_room(problem)
             plain = reference.forward(problem, value)[0]
             wanted = ctx.needs_input_grad[3:]
@@ -180,9 +181,10 @@ class _LogNormalizer(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         refuse_mapped("gradient", d_normalizer)
         *inputs, normalizer = ctx.saved_tensors
-        tensors = _apart(inputs)
+        again = _needs_gradient((*_apart(inputs), d_normalizer))
+        tensors = _apart(inputs, again)
         problem = _rebuilt(ctx.problem, tensors)
-        if torch.is_grad_enabled():
+        if again:
             _require_room(problem)
             plain = reference.forward(problem, problem.key)[1]
             wanted = ctx.needs_input_grad[3:]
@@ -210,9 +212,16 @@ def _require_room(problem: Problem) -> None:
     budget.require(math.prod(shape) * size, shape, "a gradient of a gradient", None)
 
 
-def _apart(tensors: list[Tensor]) -> list[Tensor]:
-    """Return views, so that one tensor that is query, key and value has a gradient as each."""
-    return [tensor.view_as(tensor) for tensor in tensors]
+def _apart(tensors: list[Tensor], again: bool = False) -> list[Tensor]:
+    """Return views, so that one tensor that is query, key and value has a gradient as each.
+
+    Of what torch.func.vjp gives back later nothing requires a gradient any more; with `again`, all
+    views do.
+    """
+    views = [tensor.view_as(tensor) for tensor in tensors]
+    if not again or torch._C._are_functorch_transforms_active():
+        return views
+    return [view if view.requires_grad else view.detach().requires_grad_() for view in views]
 
 
 def _again(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,9 +17,10 @@ FARTHEST = 1 << 53
 """No key is as far from a query; numbers beyond would overflow where they are added up."""
 
 
-def _is_place(number: Any) -> bool:
-    whole = isinstance(number, Integral) and not isinstance(number, bool)
-    return whole and -FARTHEST < number < FARTHEST
+def _is_place(number: object) -> bool:
+    if isinstance(number, bool) or not isinstance(number, Integral):
+        return False
+    return abs(int(number)) < FARTHEST
 
 
 @dataclass(frozen=True)
