@@ -299,18 +299,19 @@ def test_second_derivatives() -> None:
     ("keep", "error", "message"),
     [
         ("map", ArgumentError, r"keep must be 'factors' or a heedmap\.Summary; got 'map'\."),
-        (Summary(top=71), ShapeError, r"top must be 0 to the number of keys, 70; got 71\."),
-        (Summary(top=1.5), ShapeError, r"top must be 0 to the number of keys, 70; got 1\.5\."),  # pyright: ignore[reportArgumentType]
-        (Summary(pool=(0, 3)), ArgumentError, r"must be whole numbers from 1 on; got 0 and 3\."),
-        (Summary(pool=(2.5, 3)), ArgumentError, r"rows and columns must be .*; got 2\.5 and 3\."),  # pyright: ignore[reportArgumentType]
+        ({"top": 71}, ShapeError, r"top must be 0 to the number of keys, 70; got 71\."),
+        ({"top": 1.5}, ShapeError, r"top must be 0 to the number of keys, 70; got 1\.5\."),
+        ({"pool": (0, 3)}, ArgumentError, r"must be whole numbers from 1 on; got 0 and 3\."),
+        ({"pool": (2.5, 3)}, ArgumentError, r"rows and columns must be .*; got 2\.5 and 3\."),
     ],
 )
 def test_bad_questions(
     keep: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(differentiable, "run", None)
+    asked = Summary(**keep) if isinstance(keep, dict) else keep
     with pytest.raises(error, match=message):
-        heedmap.attention(*inputs(), keep=keep)
+        heedmap.attention(*inputs(), keep=asked)
 
 
 @pytest.mark.bad_input
