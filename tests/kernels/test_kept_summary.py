@@ -264,7 +264,8 @@ def test_a_row_that_is_not_a_number() -> None:
     for found in (summary, weights.summarize(top=2)):
         assert found.top_weights is not None
         torch.testing.assert_close(found.top_weights, strongest.values, equal_nan=True)
-        assert torch.equal(found.top_keys[0, 1, 7], torch.arange(2))
+        # Which keys have them is no matter, where all are not numbers.
+        assert len(set(found.top_keys[0, 1, 7].tolist())) == 2
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
