@@ -18,17 +18,8 @@ namespace {
 // Adds to M lines of W vectors what rows with these weights have in theirs.
 template <int M, int W>
 inline void spread(const float* weight, const float* lines, int64_t stride, int rows, float* out) {
-    Vec sum[M][W] = {};
-    for (int r = 0; r < rows; ++r) {
-        Vec line[W];
-        for (int w = 0; w < W; ++w) line[w] = *(const Vec*)(lines + r * stride + w * LANES);
-        for (int m = 0; m < M; ++m) {
-            const Vec share = all(weight[m * ROWS + r]);
-            for (int w = 0; w < W; ++w) sum[m][w] += share * line[w];
-        }
-    }
-    for (int m = 0; m < M; ++m)
-        for (int w = 0; w < W; ++w) *(Vec*)(out + m * stride + w * LANES) += sum[m][w];
+    multiply<M, W>(weight, 1, ROWS, lines, stride, rows,
+                   [=](int m, int w, Vec sum) { *(Vec*)(out + m * stride + w * LANES) += sum; });
 }
 
 template <int M>

@@ -31,37 +31,47 @@ struct HeedmapProblem {
 
 namespace heedmap {
 
+// Does something for each of 0 to N - 1, which the compiler knows one by one: so it keeps what is
+// numbered by them in registers, where it would go through memory for a loop's.
+template <typename Do, int... I>
+inline void each(const Do& act, std::integer_sequence<int, I...>) {
+    (act(std::integral_constant<int, I>()), ...);
+}
+template <int N, typename Do>
+inline void each(const Do& act) {
+    each(act, std::make_integer_sequence<int, N>());
+}
+
+// Sums over `count` places of M numbers times N vectors: at place i, those at
+// numbers[i * step + m * apart] and vectors[i * stride + n * LANES]. `put` gets each with m and n.
+template <int M, int N, typename Put>
+inline void multiply(const float* numbers, int64_t step, int64_t apart, const float* vectors,
+                     int64_t stride, int64_t count, const Put& put) {
+    Vec sum[M][N];
+    each<M>([&](auto m) { each<N>([&](auto n) { sum[m][n] = Vec{}; }); });
+    for (int64_t i = 0; i < count; ++i) {
+        Vec vector[N];
+        each<N>([&](auto n) { vector[n] = held(*(const Vec*)(vectors + i * stride + n * LANES)); });
+        each<M>([&](auto m) {
+            const Vec number = all(numbers[i * step + m * apart]);
+            each<N>([&](auto n) { sum[m][n] += number * vector[n]; });
+        });
+    }
+    each<M>([&](auto m) { each<N>([&](auto n) { put(m, n, sum[m][n]); }); });
+}
+
 // Scores of M keys for N vectors of rows.
 template <int N, int M>
 inline void score(const float* key, int64_t stride, const float* query, int64_t width, Vec* out) {
-    Vec sum[M][N] = {};
-    for (int64_t i = 0; i < width; ++i) {
-        Vec q[N];
-        for (int n = 0; n < N; ++n) q[n] = held(*(const Vec*)(query + i * ROWS + n * LANES));
-        for (int m = 0; m < M; ++m) {
-            const Vec k = all(key[m * stride + i]);
-            for (int n = 0; n < N; ++n) sum[m][n] += k * q[n];
-        }
-    }
-    for (int m = 0; m < M; ++m)
-        for (int n = 0; n < N; ++n) out[m * WIDE + n] = sum[m][n];
+    multiply<M, N>(key, 1, stride, query, ROWS, width, [=](int m, int n, Vec sum) { out[m * WIDE + n] = sum; });
 }
 
 // Adds to M numbers of each row what a tile of weights gathers. Summed from zero, then added: the
 // more keys there are, the more digits that saves.
 template <int N, int M>
 inline void gather(const float* value, int64_t stride, const Vec* weight, int count, Vec* out) {
-    Vec sum[M][N] = {};
-    for (int c = 0; c < count; ++c) {
-        Vec w[N];
-        for (int n = 0; n < N; ++n) w[n] = held(weight[c * WIDE + n]);
-        for (int m = 0; m < M; ++m) {
-            const Vec v = all(value[c * stride + m]);
-            for (int n = 0; n < N; ++n) sum[m][n] += v * w[n];
-        }
-    }
-    for (int m = 0; m < M; ++m)
-        for (int n = 0; n < N; ++n) out[m * WIDE + n] += sum[m][n];
+    multiply<M, N>(value, stride, 1, (const float*)weight, ROWS, count,
+                   [=](int m, int n, Vec sum) { out[m * WIDE + n] += sum; });
 }
 
 struct Totals {
