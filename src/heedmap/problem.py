@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -45,20 +46,28 @@ class Problem:
     extent: Extent = field(init=False)
     versions: tuple[int, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Take down the sizes and the versions."""
-        batch, heads, queries, _ = self.query.shape
-        extent = Extent(batch, heads, queries, self.key.shape[2])
-        self.__dict__.update(extent=extent, versions=self._versions())
+    def __init__(
+        self,
+        query: Float[Tensor, "batch heads query head_dim"],
+        key: Float[Tensor, "batch kv_heads key head_dim"],
+        mask: Mask | None,
+        scoring: Scoring,
+        clean: bool = True,
+    ) -> None:
+        """Take down what is given, its sizes and its versions."""
+        batch, heads, queries, _ = query.shape
+        extent = Extent(batch, heads, queries, key.shape[2])
+        known = self.__dict__
+        known.update(query=query, key=key, mask=mask, scoring=scoring, clean=clean, extent=extent)
+        known["versions"] = self._versions()
 
     def __getstate__(self) -> dict[str, object]:
         """Return what is worth saving, without what was worked out from it."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.init}
 
-    def __setstate__(self, state: dict[str, object]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Take back what was saved."""
-        self.__dict__.update(state)
-        self.__post_init__()
+        self.__init__(**state)
 
     @property
     def compute_dtype(self) -> torch.dtype:
