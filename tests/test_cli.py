@@ -313,6 +313,14 @@ def test_wrong_usage(arguments: list[str], run: Main) -> None:
     assert "--help" in err
 
 
+@pytest.mark.parametrize("option", ["--output", "--save", "--html"])
+def test_an_empty_name_is_not_the_current_folder(option: str, run: Main, folder: Path) -> None:
+    status, out, err = run("look", "abba", option, "")
+    assert (status, out) == (2, "")
+    assert "must name a file or folder; got an empty name" in err
+    assert not list(folder.iterdir())
+
+
 def test_version(run: Main) -> None:
     status, out, _ = run("--version")
     assert status == 0

@@ -171,6 +171,13 @@ CASES: list[tuple[Callable[[], object], type[HeedmapError], str]] = [
         "heedmap.attention or heedmap.watch as keep=, or ask a map with summarize().",
     ),
     (
+        lambda: attend(query=X[:, 1:], mask=Causal()),
+        ArgumentError,
+        "Causal must be given an alignment when there are 2 queries and 3 keys; got None. Use "
+        "alignment='end' (the last query stands at the last key, as in decoding with a cache) or "
+        "alignment='start'.",
+    ),
+    (
         lambda: SelfAttention(4, 8, num_heads=3),
         ArgumentError,
         "attn_dim must be a multiple of num_heads; got 8 and 3.",
@@ -188,7 +195,35 @@ CASES: list[tuple[Callable[[], object], type[HeedmapError], str]] = [
     (
         lambda: SelfAttention(4, 8, num_heads=0),
         ArgumentError,
-        "num_heads must be 1 or more; got 0.",
+        "num_heads must be a whole number from 1 on; got 0.",
+    ),
+    (
+        lambda: SelfAttention(4.0, 8),  # pyright: ignore[reportArgumentType]
+        ArgumentError,
+        "input_dim must be a whole number from 1 on; got 4.0.",
+    ),
+    (
+        lambda: SelfAttention(4, 8)(torch.zeros(2, 3, 4), context=torch.zeros(1, 3, 4)),
+        ShapeError,
+        "context must have the batch size of x; got 1 and 2.",
+    ),
+    (
+        lambda: SelfAttention(4, 8, causal=True)(
+            torch.zeros(1, 3, 4), context=torch.zeros(1, 2, 4)
+        ),
+        ShapeError,
+        "context must have as many positions as x where causal=True; got 2 and 3. "
+        "heedmap.attention with Causal('end') or Causal('start') takes others.",
+    ),
+    (
+        lambda: SelfAttention.from_multihead_attention(nn.Linear(2, 2)),  # pyright: ignore
+        DTypeError,
+        "module must be a torch.nn.MultiheadAttention; got Linear.",
+    ),
+    (
+        lambda: heedmap.dense_budget("1GB").__enter__(),  # pyright: ignore
+        ArgumentError,
+        "max_bytes must be a number of bytes from 0 on; got '1GB'.",
     ),
     (
         lambda: SelfAttention(4, 8)(torch.zeros(2, 3, 5)),

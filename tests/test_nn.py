@@ -143,6 +143,13 @@ class TestMultiheadAttention:
                 nn.MultiheadAttention(8, 1).state_dict()
             )
 
+    def test_what_is_frozen_stays_frozen(self) -> None:
+        for frozen in (True, False):
+            theirs = nn.MultiheadAttention(8, 2, bias=True).requires_grad_(not frozen)
+            ours = SelfAttention.from_multihead_attention(theirs)
+            for made in (ours, ours.to_multihead_attention()):
+                assert {part.requires_grad for part in made.parameters()} == {not frozen}
+
     def test_added_keys_are_refused(self) -> None:
         for module in (
             nn.MultiheadAttention(8, 2, add_bias_kv=True),
@@ -266,10 +273,7 @@ class TestBadInput:
             layer(torch.randn(5, 4))
         with pytest.raises(ShapeError, match=r"mask must be .* = \[2, 5\]; got \[2, 4\]"):
             layer(x, torch.ones(2, 4))
-        with pytest.raises(
-            ArgumentError,
-            match="Causal must be given an alignment when there are 5 queries and 3 keys",
-        ):
+        with pytest.raises(ShapeError, match="as many positions as x where causal=True; got 3 and"):
             SelfAttention(4, 8, causal=True)(x, context=torch.randn(2, 3, 4))
         with pytest.raises(ArgumentError, match="0 \\(padding\\) and 1"):
             layer(x, torch.full((2, 5), 0.5))

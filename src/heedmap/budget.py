@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from numbers import Real
 
 from heedmap.errors import ArgumentError, BudgetError
 
@@ -22,20 +23,29 @@ def dense_budget(max_bytes: int) -> Iterator[None]:
     """Let dense matrices take up to `max_bytes` within the block; 0 forbids them.
 
     Raises:
-        ArgumentError: if `max_bytes` is negative.
+        ArgumentError: if `max_bytes` is no number from 0 on.
 
     Example:
         >>> with dense_budget(0):
         ...     allowed_bytes()
         0
     """
-    if max_bytes < 0:
-        raise ArgumentError(f"max_bytes must be 0 or more; got {max_bytes}.")
+    require_bytes(max_bytes)
     token = _allowed.set(max_bytes)
     try:
         yield
     finally:
         _allowed.reset(token)
+
+
+def require_bytes(max_bytes: int) -> None:
+    """Refuse what says no number of bytes.
+
+    Raises:
+        ArgumentError: for what is no number from 0 on.
+    """
+    if not (isinstance(max_bytes, Real) and max_bytes >= 0):
+        raise ArgumentError(f"max_bytes must be a number of bytes from 0 on; got {max_bytes!r}.")
 
 
 def allowed_bytes() -> int:

@@ -3,7 +3,8 @@
 Q = X·W_Q, K = X·W_K, V = X·W_V, output = softmax(Q·Kᵀ/√d)·V
 """
 
-from typing import TYPE_CHECKING, Any
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from jaxtyping import Float, Shaped
@@ -23,10 +24,13 @@ from heedmap.errors import (
 from heedmap.masks import Causal, Mask, Padding
 from heedmap.places import as_numbers
 from heedmap.problem import all_finite
+from heedmap.tensors import require_tensor
 
 if TYPE_CHECKING:
     from heedmap.parallel.layout import Layout
     from heedmap.parallel.members import Members, Mesh
+
+Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class SelfAttention(nn.Module):
@@ -47,7 +51,7 @@ class SelfAttention(nn.Module):
             process has all of it. It is an attribute, too, and can be set later.
 
     Raises:
-        ArgumentError: for sizes that are not positive or do not divide each other.
+        ArgumentError: for sizes that are no whole numbers from 1 on or do not divide each other.
         UnsupportedError: for `dropout` together with a mesh.
 
     Example:
@@ -86,8 +90,8 @@ class SelfAttention(nn.Module):
             "output_dim": attn_dim if output_dim is None else output_dim,
         }
         for name, size in sizes.items():
-            if size < 1:
-                raise ArgumentError(f"{name} must be 1 or more; got {size}.")
+            if not (isinstance(size, Integral) and size >= 1):
+                raise ArgumentError(f"{name} must be a whole number from 1 on; got {size!r}.")
         if attn_dim % num_heads:
             raise ArgumentError(
                 f"attn_dim must be a multiple of num_heads; got {attn_dim} and {num_heads}."
@@ -96,8 +100,8 @@ class SelfAttention(nn.Module):
             raise ArgumentError(
                 f"num_heads must be a multiple of kv_heads; got {num_heads} and {kv_heads}."
             )
-        if not 0 <= dropout < 1:
-            raise ArgumentError(f"dropout must be from 0 to below 1; got {dropout}.")
+        if not (isinstance(dropout, Real) and 0 <= dropout < 1):
+            raise ArgumentError(f"dropout must be from 0 to below 1; got {dropout!r}.")
         if dropout and mesh is not None:
             raise UnsupportedError(
                 f"dropout must be 0 where ranks share a sequence; got {dropout}. Drop what goes in "
@@ -142,7 +146,8 @@ class SelfAttention(nn.Module):
             (before W_O) and weights 0.
 
         Raises:
-            ShapeError: for sizes that do not fit.
+            ShapeError: for sizes that do not fit, and for a causal layer's context of another
+                length.
             DTypeError: for what is no tensor, or a nested one.
             ArgumentError: for a mask with other numbers than 0 and 1, and for a layout where there
                 is no mesh.
@@ -202,6 +207,16 @@ class SelfAttention(nn.Module):
             return x
         source = x if context is None else context
         self._check("context", source, self.context_dim)
+        if len(source) != len(x):
+            raise ShapeError(
+                f"context must have the batch size of x; got {len(source)} and {len(x)}."
+            )
+        if self.causal and self.mesh is None and source.shape[1] != x.shape[1]:
+            raise ShapeError(
+                "context must have as many positions as x where causal=True; got "
+                f"{source.shape[1]} and {x.shape[1]}. heedmap.attention with Causal('end') or "
+                "Causal('start') takes others."
+            )
         return source
 
     def _project(self, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -228,9 +243,10 @@ class SelfAttention(nn.Module):
         """Return the same layer with the weights of a `torch.nn.MultiheadAttention`.
 
         Inputs are ``[batch, positions, features]`` whatever its `batch_first` says, and the
-        weights are per head.
+        weights are per head. Frozen as a whole, it stays so.
 
         Raises:
+            DTypeError: for another module.
             UnsupportedError: for added key positions (`add_bias_kv`, `add_zero_attn`), and for
                 keys and values of different sources (`kdim` other than `vdim`).
 
@@ -239,6 +255,10 @@ class SelfAttention(nn.Module):
             >>> layer.num_heads, layer.attn_dim
             (2, 8)
         """
+        if not isinstance(module, nn.MultiheadAttention):
+            raise DTypeError(
+                f"module must be a torch.nn.MultiheadAttention; got {type(module).__name__}."
+            )
         if module.bias_k is not None or module.add_zero_attn:
             raise UnsupportedError(
                 "module must have neither add_bias_kv nor add_zero_attn; it has. They add keys "
@@ -259,7 +279,7 @@ class SelfAttention(nn.Module):
         )
         made.to(module.out_proj.weight)
         made.load_state_dict(module.state_dict())
-        return made.train(module.training)
+        return _as_before(made, module)
 
     def to_multihead_attention(self) -> nn.MultiheadAttention:
         """Return the same layer as a `torch.nn.MultiheadAttention` that takes batches first.
@@ -299,7 +319,7 @@ class SelfAttention(nn.Module):
             state["in_proj_bias"] = torch.cat([projection.bias for projection in inner])
         made.to(self.w_q.weight)
         made.load_state_dict(state)
-        return made.train(self.training)
+        return _as_before(made, self)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -326,7 +346,7 @@ class SelfAttention(nn.Module):
         return ", ".join(words)
 
     def _check(self, name: str, given: Tensor, features: int) -> None:
-        _require_tensor(name, given)
+        require_tensor(name, given)
         if given.is_nested:
             raise DTypeError(f"{name} must be an ordinary tensor; got a nested one. Pad it.")
         if given.ndim != 3 or given.shape[-1] != features:
@@ -338,13 +358,20 @@ class SelfAttention(nn.Module):
     def _mask(self, mask: Tensor | None, source: Tensor) -> Mask | None:
         if mask is None:
             return None
-        _require_tensor("mask", mask)
+        require_tensor("mask", mask)
         if mask.shape != source.shape[:2]:
             raise ShapeError(
                 f"mask must be [batch, positions] = {list(source.shape[:2])}; "
                 f"got {list(mask.shape)}."
             )
         return Padding(mask)
+
+
+def _as_before(made: Layer, before: nn.Module) -> Layer:
+    """Put a layer that was made of another into its mode, and freeze it if that was frozen."""
+    if not any(parameter.requires_grad for parameter in before.parameters()):
+        made.requires_grad_(False)
+    return made.train(before.training)
 
 
 def _heads(projected: Tensor, heads: int) -> Tensor:
@@ -372,11 +399,6 @@ def _joined_padding(
         return None
     whole = torch.cat(parts, dim=1) if layout is None else layout.whole(parts, dim=1)
     return Padding(whole.to(visible.valid.device))
-
-
-def _require_tensor(name: str, given: object) -> None:
-    if not isinstance(given, Tensor):
-        raise DTypeError(f"{name} must be a torch.Tensor; got {type(given).__name__}.")
 
 
 def _without_junk(source: Tensor, valid: Tensor) -> Tensor:

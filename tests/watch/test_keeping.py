@@ -262,7 +262,7 @@ def test_check_tells_right_from_wrong(model: Stack, x: Tensor) -> None:
     ("options", "error"),
     [
         ({"keep": "weights"}, "keep must be 'factors', a heedmap.Summary or a function of a map"),
-        ({"max_bytes": -1}, "max_bytes must be"),
+        ({"max_bytes": -1}, "max_bytes must be a number of bytes from 0 on; got -1"),
         ({"layers": [1.5]}, "layers must be"),
         ({"heads": ["0"]}, "heads must be"),
     ],

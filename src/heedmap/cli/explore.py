@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from heedmap.cli.inputs import add_input, open_input, played
+from heedmap.cli.inputs import a_path, add_input, open_input, played
 from heedmap.cli.streams import DONE, print_results, tell
 from heedmap.errors import ArgumentError, InputError
 
@@ -26,7 +26,7 @@ def add_explore(commands: Any) -> None:
     )
     parser.add_argument_group("only for a recording").add_argument(
         "--media",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="the sound, film or text that it is about, to be heard or seen beside it",
     )

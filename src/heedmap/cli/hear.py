@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from heedmap.cli.inputs import a_path
 from heedmap.cli.streams import DONE, print_results, tell
 from heedmap.errors import ArgumentError, InputError
 
@@ -56,17 +57,17 @@ def add_hear(commands: Any) -> None:
     )
     parser.add_argument(
         "--projections",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="learned projections, which heedmap train hear wrote; the voices are compared as they "
         "are without it",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FOLDER", help="default: heedmap-out/NAME"
+        "-o", "--output", type=a_path, metavar="FOLDER", help="default: heedmap-out/NAME"
     )
     parser.add_argument(
         "--save",
-        type=Path,
+        type=a_path,
         metavar="FOLDER",
         help="also write the map of who looks at whom, which heedmap explore opens",
     )

@@ -8,6 +8,13 @@ from typing import Any
 from heedmap.errors import ArgumentError, InputError
 
 
+def a_path(given: str) -> Path:
+    """Return what names a file or folder; an empty name would be the current folder's."""
+    if not given:
+        raise argparse.ArgumentTypeError("must name a file or folder; got an empty name")
+    return Path(given)
+
+
 def add_input(parser: argparse.ArgumentParser, what: str, unseen: Any) -> None:
     """Add what says which input is looked at, by which model, and where to begin.
 

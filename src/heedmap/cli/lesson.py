@@ -1,9 +1,9 @@
 """``heedmap lesson``, and ``heedmap lesson measure``."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from heedmap.cli.inputs import a_path
 from heedmap.cli.streams import DONE, print_results, tell
 from heedmap.errors import ArgumentError
 
@@ -23,7 +23,7 @@ def add_lesson(commands: Any) -> None:
     )
     parser.add_argument(
         "--html",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="write the lesson as one file that needs neither heedmap nor a network, and stop",
     )
@@ -47,7 +47,7 @@ def _add_measure(commands: Any) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=a_path,
         metavar="FOLDER",
         required=True,
         help="where the results go; the folder appears whole, at the end",

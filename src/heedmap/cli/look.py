@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from heedmap.cli.inputs import add_input, open_input, played
+from heedmap.cli.inputs import a_path, add_input, open_input, played
 from heedmap.cli.streams import DONE, print_results, tell
 from heedmap.errors import ArgumentError
 
@@ -37,17 +37,17 @@ def add_look(commands: Any) -> None:
         "summary.json only with -o",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FOLDER", help="default: heedmap-out/NAME"
+        "-o", "--output", type=a_path, metavar="FOLDER", help="default: heedmap-out/NAME"
     )
     parser.add_argument(
         "--save",
-        type=Path,
+        type=a_path,
         metavar="FOLDER",
         help="also write a recording of all layers, which heedmap.open opens in Python",
     )
     parser.add_argument(
         "--html",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="also write the live map as one file of at most 5 MB, for somebody without heedmap",
     )

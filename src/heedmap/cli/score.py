@@ -1,9 +1,9 @@
 """``heedmap score REFERENCE HYPOTHESIS``."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from heedmap.cli.inputs import a_path
 from heedmap.cli.streams import DONE, print_results
 
 DESCRIPTION = """\
@@ -19,13 +19,15 @@ def add_score(commands: Any) -> None:
         help="compare who was found to speak when with who truly did: error rates",
         description=DESCRIPTION,
     )
-    parser.add_argument("reference", type=Path, metavar="REFERENCE", help="RTTM of the true turns")
     parser.add_argument(
-        "hypothesis", type=Path, metavar="HYPOTHESIS", help="RTTM of the turns that were found"
+        "reference", type=a_path, metavar="REFERENCE", help="RTTM of the true turns"
+    )
+    parser.add_argument(
+        "hypothesis", type=a_path, metavar="HYPOTHESIS", help="RTTM of the turns that were found"
     )
     parser.add_argument(
         "--uem",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="what is scored of which recording; without it, each recording of the reference from "
         "the first to the last turn of either side",

@@ -1,9 +1,9 @@
 """``heedmap train hear``."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from heedmap.cli.inputs import a_path
 from heedmap.cli.streams import DONE, print_results, tell
 
 HEAR = """\
@@ -42,14 +42,14 @@ def _add_hear(kinds: Any) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=a_path,
         required=True,
         metavar="FOLDER",
         help="where projections.pt, the log and what is needed to resume come",
     )
     parser.add_argument(
         "--voices",
-        type=Path,
+        type=a_path,
         metavar="FOLDER",
         help="a folder with a folder of sound files for each voice, recorded all in one way, "
         "instead of the packaged ones",

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from heedmap import budget
 from heedmap.attention_map import AttentionMap
 from heedmap.errors import ArgumentError, BudgetError, HeedmapError, ModelError
 from heedmap.layers import Kind, Layer
@@ -419,8 +420,8 @@ def watch(
         raise ArgumentError(
             f"keep must be 'factors', a heedmap.Summary or a function of a map; got {keep!r}."
         )
-    if max_bytes is not None and max_bytes < 0:
-        raise ArgumentError(f"max_bytes must be 0 or more; got {max_bytes}.")
+    if max_bytes is not None:
+        budget.require_bytes(max_bytes)
     choice = make_choice(layers, heads, queries)
     place = None if device is None else _device(device)
     return _Watch(lambda: Watcher(model, choice, keep, place, max_bytes, grad))
