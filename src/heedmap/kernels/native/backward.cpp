@@ -18,8 +18,8 @@ namespace {
 // Adds to M lines of W vectors what rows with these weights have in theirs.
 template <int M, int W>
 inline void spread(const float* weight, const float* lines, int64_t stride, int rows, float* out) {
-    multiply<M, W>(weight, 1, ROWS, lines, stride, rows,
-                   [=](int m, int w, Vec sum) { *(Vec*)(out + m * stride + w * LANES) += sum; });
+    sum_products<M, W>(weight, 1, ROWS, lines, stride, rows,
+                       [=](int m, int w, Vec sum) { *(Vec*)(out + m * stride + w * LANES) += sum; });
 }
 
 template <int M>

@@ -45,8 +45,8 @@ inline void each(const Do& act) {
 // Sums over `count` places of M numbers times N vectors: at place i, those at
 // numbers[i * step + m * apart] and vectors[i * stride + n * LANES]. `put` gets each with m and n.
 template <int M, int N, typename Put>
-inline void multiply(const float* numbers, int64_t step, int64_t apart, const float* vectors,
-                     int64_t stride, int64_t count, const Put& put) {
+inline void sum_products(const float* numbers, int64_t step, int64_t apart, const float* vectors,
+                         int64_t stride, int64_t count, const Put& put) {
     Vec sum[M][N];
     each<M>([&](auto m) { each<N>([&](auto n) { sum[m][n] = Vec{}; }); });
     for (int64_t i = 0; i < count; ++i) {
@@ -63,15 +63,16 @@ inline void multiply(const float* numbers, int64_t step, int64_t apart, const fl
 // Scores of M keys for N vectors of rows.
 template <int N, int M>
 inline void score(const float* key, int64_t stride, const float* query, int64_t width, Vec* out) {
-    multiply<M, N>(key, 1, stride, query, ROWS, width, [=](int m, int n, Vec sum) { out[m * WIDE + n] = sum; });
+    sum_products<M, N>(key, 1, stride, query, ROWS, width,
+                       [=](int m, int n, Vec sum) { out[m * WIDE + n] = sum; });
 }
 
 // Adds to M numbers of each row what a tile of weights gathers. Summed from zero, then added: the
 // more keys there are, the more digits that saves.
 template <int N, int M>
 inline void gather(const float* value, int64_t stride, const Vec* weight, int count, Vec* out) {
-    multiply<M, N>(value, stride, 1, (const float*)weight, ROWS, count,
-                   [=](int m, int n, Vec sum) { out[m * WIDE + n] += sum; });
+    sum_products<M, N>(value, stride, 1, (const float*)weight, ROWS, count,
+                       [=](int m, int n, Vec sum) { out[m * WIDE + n] += sum; });
 }
 
 struct Totals {
