@@ -213,7 +213,8 @@ CASES: list[tuple[Callable[[], object], type[HeedmapError], str]] = [
         ),
         ShapeError,
         "context must have as many positions as x where causal=True; got 2 and 3. "
-        "heedmap.attention with Causal('end') or Causal('start') takes others.",
+        "heedmap.attention takes others, with mask=Causal(alignment='end') or "
+        "Causal(alignment='start').",
     ),
     (
         lambda: SelfAttention.from_multihead_attention(nn.Linear(2, 2)),  # pyright: ignore

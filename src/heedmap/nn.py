@@ -214,8 +214,8 @@ class SelfAttention(nn.Module):
         if self.causal and self.mesh is None and source.shape[1] != x.shape[1]:
             raise ShapeError(
                 "context must have as many positions as x where causal=True; got "
-                f"{source.shape[1]} and {x.shape[1]}. heedmap.attention with Causal('end') or "
-                "Causal('start') takes others."
+                f"{source.shape[1]} and {x.shape[1]}. heedmap.attention takes others, with "
+                "mask=Causal(alignment='end') or Causal(alignment='start')."
             )
         return source
 
