@@ -6,12 +6,16 @@ The twin is computed by the plain formula in float64, apart from the library.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
 import heedmap
 from heedmap import AttentionMap, Causal, Documents, Mask, Padding, Visible, Window
+
+Flavour = tuple[AttentionMap, Tensor]
+Operation = Callable[[Tensor], Tensor]
 
 BATCH, HEADS, QUERIES, KEYS, WIDTH = 2, 4, 9, 9, 6
 
@@ -93,48 +97,60 @@ PROBLEMS: dict[str, Callable[[], Given]] = {
 """Problems by what is particular about them."""
 
 
+@cache
+def made(name: str) -> Given:
+    """Return a problem, which no test changes."""
+    return PROBLEMS[name]()
+
+
 def from_problem(problem: Given, backend: str) -> AttentionMap:
     inputs = problem.query, problem.key, problem.value
     return heedmap.attention(*inputs, **problem.options, backend=backend)[1]
 
 
-def derived() -> dict[str, tuple[AttentionMap, Tensor]]:
-    """Maps made from other maps, with their twins."""
-    problem = PROBLEMS["padded and causal"]()
-    weights, dense = from_problem(problem, "auto"), problem.dense
-    order = torch.tensor([3, 0, 2])
-    return {
-        "from factors": (
-            AttentionMap.from_factors(problem.query, problem.key, **problem.options),
-            dense,
-        ),
-        "from weights": (AttentionMap.from_weights(dense.float()), dense),
-        "head mean": (weights.mean(1), dense.mean(1)),
-        "head maximum": (weights.amax(1), dense.amax(1)),
-        "transposed": (weights.mT, dense.mT),
-        "selected": (weights[:, order, 1:-1, ::2], dense[:, order, 1:-1, ::2]),
-        "selected twice": (weights[1][..., order, 2:][1:], dense[1][..., order, 2:][1:]),
-        "stacked": (torch.stack([weights, weights * 2], 1), torch.stack([dense, dense * 2], 1)),
-        "joined": (
-            torch.cat([weights, weights[:, :, :4]], 2),
-            torch.cat([dense, dense[:, :, :4]], 2),
-        ),
-        "computed": ((weights + weights.mT).clamp(max=0.9), (dense + dense.mT).clamp(max=0.9)),
-        "chained": (weights @ weights, dense @ dense),
-    }
+ORDER = torch.tensor([3, 0, 2])
+
+DERIVED: dict[str, Operation] = {
+    "head mean": lambda a: a.mean(1),
+    "head maximum": lambda a: a.amax(1),
+    "transposed": lambda a: a.mT,
+    "selected": lambda a: a[:, ORDER, 1:-1, ::2],
+    "selected twice": lambda a: a[1][..., ORDER, 2:][1:],
+    "stacked": lambda a: torch.stack([a, a * 2], 1),
+    "joined": lambda a: torch.cat([a, a[:, :, :4]], 2),
+    "computed": lambda a: (a + a.mT).clamp(max=0.9),
+    "chained": lambda a: a @ a,
+}
+"""Maps that are made of another, and so are their twins."""
 
 
-def all_flavours() -> dict[str, Callable[[], tuple[AttentionMap, Tensor]]]:
-    named: dict[str, Callable[[], tuple[AttentionMap, Tensor]]] = {}
-    for name, make in PROBLEMS.items():
-        for backend in ("reference", "tiles", "auto"):
-            named[f"{name}, {backend}"] = lambda make=make, backend=backend: (
-                from_problem(make(), backend),
-                make().dense,
-            )
-    for name in derived():
-        named[name] = lambda name=name: derived()[name]
-    return named
+def in_full(problem: str, backend: str) -> Flavour:
+    given = made(problem)
+    return from_problem(given, backend), given.dense
 
 
-FLAVOURS = all_flavours()
+def from_factors() -> Flavour:
+    given = made("padded and causal")
+    return AttentionMap.from_factors(given.query, given.key, **given.options), given.dense
+
+
+def from_weights() -> Flavour:
+    dense = made("padded and causal").dense
+    return AttentionMap.from_weights(dense.float()), dense
+
+
+def derived(name: str) -> Flavour:
+    weights, dense = in_full("padded and causal", "auto")
+    return DERIVED[name](weights), DERIVED[name](dense)
+
+
+OTHERS: dict[str, Callable[[], Flavour]] = {
+    "from factors": from_factors,
+    "from weights": from_weights,
+    **{name: partial(derived, name) for name in DERIVED},
+}
+FLAVOURS: dict[str, Callable[[], Flavour]] = {
+    f"{name}, {backend}": partial(in_full, name, backend)
+    for name in PROBLEMS
+    for backend in ("reference", "tiles", "auto")
+} | OTHERS

@@ -1,7 +1,5 @@
 """What every map owes to code that was written for tensors: the same answer, lazily."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,9 +8,7 @@ from torch import Tensor
 import heedmap
 from heedmap import AttentionMap, places
 
-from .flavours import FLAVOURS
-
-Operation = Callable[[Tensor], Tensor]
+from .flavours import FLAVOURS, Operation
 
 
 def _matrix(held: Tensor) -> Tensor:

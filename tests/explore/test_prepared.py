@@ -16,7 +16,7 @@ from heedmap.explore.stopping import Stopped, wanted_until
 from heedmap.kernels import native
 from heedmap.places import Index
 from heedmap.problem import Problem
-from tests.contract.flavours import PROBLEMS, derived, from_problem
+from tests.contract.flavours import OTHERS, PROBLEMS, from_problem
 from tests.explore.dense import factors, picture_of
 
 
@@ -83,9 +83,9 @@ def test_one_pass_gives_the_picture_that_the_plain_formula_gives(name: str, side
                 torch.testing.assert_close(pixels, expected.float(), rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", derived())
+@pytest.mark.parametrize("name", OTHERS)
 def test_maps_made_of_others_are_read_the_same(name: str):
-    weights, dense = derived()[name]
+    weights, dense = OTHERS[name]()
     for head, twin in zip(heads_of(weights), dense.flatten(0, -3), strict=True):
         torch.testing.assert_close(whole(head).double(), twin.double(), rtol=2e-6, atol=1e-7)
 
