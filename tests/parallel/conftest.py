@@ -10,6 +10,6 @@ from .processes import Processes
 @pytest.fixture(scope="session")
 def processes(request: pytest.FixtureRequest) -> Iterator[Processes]:
     """Return what runs a function on several ranks: ``processes.run(3, function, *arguments)``."""
-    made = Processes(request.config.getoption("--jaxtyping-packages", default=None) or "")
+    made = Processes(checked=request.config.pluginmanager.hasplugin("tests.checked"))
     yield made
     made.close()

@@ -26,6 +26,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tests.checked import check_heedmap
+
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 STARTING_SECONDS = 90
@@ -45,10 +47,10 @@ class Processes:
     """As many processes as were ever asked for, each with its rank.
 
     Args:
-        checked: What jaxtyping is to check in them at run time, as ``--jaxtyping-packages`` has it.
+        checked: Whether shapes and types are checked in them at run time.
     """
 
-    def __init__(self, checked: str = "") -> None:
+    def __init__(self, *, checked: bool = False) -> None:
         self.checked = checked
         self.members: list[Member] = []
         self.store: Any = None
@@ -153,7 +155,8 @@ class Processes:
         if self.store is None:
             self.store = dist.TCPStore(HOST, 0, is_master=True, wait_for_workers=False)
         new = [
-            Member(rank, self.store.port, self.checked) for rank in range(len(self.members), size)
+            Member(rank, self.store.port, checked=self.checked)
+            for rank in range(len(self.members), size)
         ]
         self.members += new
         for member in new:
@@ -163,13 +166,14 @@ class Processes:
 class Member:
     """One of the processes, seen from here."""
 
-    def __init__(self, rank: int, port: int, checked: str) -> None:
+    def __init__(self, rank: int, port: int, *, checked: bool) -> None:
         self.rank, self.busy, self.outcome = rank, True, None
         self.connection, theirs = Pipe()
         self.log = os.memfd_create(f"stderr of rank {rank}")
         program = [sys.executable, "-W", "error", "-m", "tests.parallel.processes"]
+        arguments = [str(theirs.fileno()), str(rank), str(port), *["checked"] * checked]
         self.process = subprocess.Popen(
-            [*program, str(theirs.fileno()), str(rank), str(port), checked],
+            [*program, *arguments],
             cwd=ROOT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
@@ -224,9 +228,9 @@ def main() -> None:
     # In the background of a shell Ctrl-C is ignored, and so it would be here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     connection = Connection(int(sys.argv[1]))
-    rank, port, checked = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    if checked:
-        _check_types(checked)
+    rank, port = int(sys.argv[2]), int(sys.argv[3])
+    if sys.argv[4:] == ["checked"]:
+        check_heedmap()
     torch.set_num_threads(1)
     store = dist.TCPStore(HOST, port, is_master=False, wait_for_workers=False)
     connection.send_bytes(pickle.dumps(None))
@@ -264,13 +268,6 @@ def _run(task: bytes, rank: int, store: Any) -> Any:
         return function(*arguments)
     finally:
         dist.destroy_process_group()
-
-
-def _check_types(packages: str) -> None:
-    from jaxtyping import install_import_hook
-
-    *names, checker = packages.split(",", packages.partition("(")[0].count(","))
-    install_import_hook([name.strip() for name in names], checker.strip())
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from heedmap.kernels import tiles
 from heedmap.parallel import Layout, attention
 from heedmap.parallel.members import Members
 
+from ..checked import unchecked
 from ..conftest import _forbid_dense
-from ..unchecked import unchecked
 from .processes import Processes
 from .shared_problems import (
     CASES,
