@@ -1,8 +1,8 @@
 """Shapes and types checked at each call into heedmap: ``python -m pytest -p tests.checked``.
 
-jaxtyping's import hook decorates every function and dataclass. Its own decorator binds the arguments
-to the signature, and checks them once before a call and again with what it returned. Ours, which
-takes its place, lets beartype check each once, in half of the time.
+jaxtyping's import hook decorates every function and dataclass. Its own decorator binds arguments to
+the signature, and checks them once before a call and again with what it returned. Ours, which takes
+its place, lets beartype check each once, in half of the time.
 """
 
 import inspect
