@@ -128,6 +128,11 @@ static void far_round(bool late) {
     p.last = last.data(), p.first = late ? first.data() : nullptr;
     std::vector<float> output(queries * width), normalizer(queries);
     if (!is_far(p) || heedmap_forward(&p, output.data(), normalizer.data())) std::abort();
+    std::vector<float> received(keys), entropy(queries);
+    HeedmapStatistics s{};
+    s.matrices = 1, s.log_normalizer = normalizer.data();
+    s.received = received.data(), s.entropy = entropy.data();
+    if (heedmap_statistics(&p, &s, nullptr, 0) || heedmap_statistics(&p, &s, output.data(), 0)) std::abort();
 }
 
 int main(int, char** words) {

@@ -300,9 +300,13 @@ def test_blocks_that_take_in_far_keys_together(mask: Mask | None) -> None:
     query, key = torch.randn(1, 1, 3333, 64), torch.randn(1, 1, 8200, 64)
     value = torch.randn(1, 1, 8200, 72)
     output, weights = heedmap.attention(query, key, value, mask=mask, backend="native")
-    # One pass over output and answers goes block by block; each row of either must be the same.
-    alone, _ = heedmap.attention(query, key, value, mask=mask, keep=heedmap.Summary())
+    # One pass over output and answers goes block by block; all of either must be the same.
+    asked = heedmap.Summary(top=3, pool=(7, 9))
+    alone, expected = heedmap.attention(query, key, value, mask=mask, keep=asked)
     assert torch.equal(output, alone)
+    found = weights.summarize(top=3, pool=(7, 9))
+    for answer in ("received", "entropy", "top_weights", "top_keys", "pooled"):
+        assert torch.equal(getattr(found, answer), getattr(expected, answer)), answer
     rows = [0, 1700, 3332]
     exact = AttentionMap.from_factors(query.double(), key.double(), mask=mask)[0, 0, rows]
     torch.testing.assert_close(output[0, 0, rows].double(), exact @ value[0, 0].double())

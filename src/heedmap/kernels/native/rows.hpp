@@ -133,18 +133,27 @@ class Rows {
         take_spans();
     }
 
+    // How many keys the tile from `from` on has.
+    int size_of(int64_t from) const { return (int)std::min<int64_t>(KEYS, to_key - from); }
+
     // Makes the scores of `size` keys from `from` on, in `tile` where one is given.
     Vec* scores(int64_t from, int size, Vec* tile = nullptr) {
         if (!tile) tile = tile_.data;
-        if (wide == 1) multiply<1>(from, size, tile);
-        else if (wide == 2) multiply<2>(from, size, tile);
-        else multiply<3>(from, size, tile);
+        for_width([&](auto n) { multiply<n>(from, size, tile); });
         if (p.bias) add_bias(from, size, tile);
         hide(from, size, tile);
         return tile;
     }
 
     Vec* tile() { return tile_.data; }
+
+    // Calls something with how many vectors of rows there are, for the compiler to know.
+    template <typename Do>
+    void for_width(const Do& act) const {
+        if (wide == 1) act(std::integral_constant<int, 1>());
+        else if (wide == 2) act(std::integral_constant<int, 2>());
+        else act(std::integral_constant<int, 3>());
+    }
 
     const HeedmapProblem& p;
     const float magnitude;  // the scale without its sign

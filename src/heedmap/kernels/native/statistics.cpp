@@ -1,77 +1,127 @@
 // Statistics of weights, from a log-normaliser that is known or together with the output.
 
+#include "blocks.hpp"
 #include "gathered.hpp"
 #include "softmax.hpp"
 
 namespace heedmap {
 namespace {
 
-// What one thread needs to go through its blocks of rows.
+// A block of rows and its statistics. With an output, it has two passes through its keys: the first
+// finds the output and the log-normaliser.
 class Pass {
   public:
     Pass(const HeedmapProblem& problem, const HeedmapStatistics& wanted, float* output, bool keeps)
-        : p(problem), s(wanted), output_(output), keeps_(keeps), keeps_weights_(keeps && !s.top),
-          rows_(p), gathered_(p, s), softmax_(p), kept_(keeps ? p.keys * WIDE : 0),
+        : rows(problem), p(problem), s(wanted), output_(output), keeps_(keeps),
+          keeps_weights_(keeps && !s.top), gathered_(p, s), softmax_(p), kept_(keeps ? p.keys * WIDE : 0),
           most_(keeps_weights_ ? (p.keys / KEYS + 1) * WIDE : 0) {}
 
-    void run(int64_t matrix, int64_t row, float* received, float* sum_edges, float* maximum_edges) {
+    void take(int64_t matrix, int64_t row) {
+        matrix_ = matrix;
         const int64_t number = s.first_matrix + matrix;
-        rows_.take(number / p.heads, number % p.heads, row);
-        if (rows_.wide == 1) run<1>(matrix, received, sum_edges, maximum_edges);
-        else if (rows_.wide == 2) run<2>(matrix, received, sum_edges, maximum_edges);
-        else run<3>(matrix, received, sum_edges, maximum_edges);
+        rows.take(number / p.heads, number % p.heads, row);
+        softmax_.begin();
     }
+
+    // Takes in the tile of keys from `from` on for the output; `room` is room for it.
+    void attend(int64_t from, Vec* room) {
+        const int size = rows.size_of(from);
+        rows.for_width([&](auto n) {
+            if (keeps_weights_) {
+                softmax_.add<n, true>(rows, rows.scores(from, size, room), kept(from), from, size);
+                std::copy_n(softmax_.most(), (int)n, most(from));
+            } else {
+                const Vec* scores = rows.scores(from, size, keeps_ ? kept(from) : room);
+                softmax_.add<n>(rows, scores, room, from, size);
+            }
+        });
+    }
+
+    // Begins the statistics, for which the log-normaliser must be known.
+    void begin() {
+        const int64_t line = matrix_ * p.queries + rows.start;
+        if (output_) softmax_.finish(rows, output_ + line * p.value_width, s.log_normalizer + line);
+        gathered_.begin(rows, matrix_);
+    }
+
+    // Takes in the tile of keys from `from` on for the statistics.
+    void gather(int64_t from, Vec* room, float* received) {
+        const int size = rows.size_of(from);
+        rows.for_width([&](auto n) {
+            if (keeps_weights_) {
+                softmax_.share(rows, most(from));
+                gathered_.add_weights<n>(kept(from), most(from), from, size, received);
+            } else {
+                Vec* scores = keeps_ ? kept(from) : rows.scores(from, size, room);
+                gathered_.add<n>(scores, from, size, received);
+            }
+        });
+    }
+
+    void finish(float* sum_edges, float* maximum_edges) {
+        rows.for_width([&](auto n) { gathered_.finish<n>(rows, sum_edges, maximum_edges); });
+        if (!s.entropy) return;
+        if (keeps_weights_) softmax_.write_entropy(rows, s.entropy + matrix_ * p.queries + rows.start);
+        else gathered_.write_entropy(rows);
+    }
+
+    Rows rows;
 
   private:
-    template <int N>
-    void run(int64_t matrix, float* received, float* sum_edges, float* maximum_edges) {
-        if (output_) attend<N>(matrix);
-        gathered_.begin(rows_, matrix);
-        for (int64_t from = rows_.from_key; from < rows_.to_key; from += KEYS) {
-            const int size = (int)std::min<int64_t>(KEYS, rows_.to_key - from);
-            if (keeps_weights_) {
-                softmax_.share(rows_, most(from));
-                gathered_.add_weights<N>(kept(from), most(from), from, size, received);
-            } else {
-                gathered_.add<N>(keeps_ ? kept(from) : rows_.scores(from, size), from, size, received);
-            }
-        }
-        gathered_.finish<N>(rows_, sum_edges, maximum_edges);
-        if (!s.entropy) return;
-        if (keeps_weights_) softmax_.write_entropy(rows_, s.entropy + matrix * p.queries + rows_.start);
-        else gathered_.write_entropy(rows_);
-    }
-
-    template <int N>
-    void attend(int64_t matrix) {
-        softmax_.begin();
-        for (int64_t from = rows_.from_key; from < rows_.to_key; from += KEYS) {
-            const int size = (int)std::min<int64_t>(KEYS, rows_.to_key - from);
-            Vec* room = rows_.tile();
-            if (keeps_weights_) {
-                softmax_.add<N, true>(rows_, rows_.scores(from, size), kept(from), from, size);
-                std::copy_n(softmax_.most(), N, most(from));
-            } else {
-                const Vec* scores = rows_.scores(from, size, keeps_ ? kept(from) : room);
-                softmax_.add<N>(rows_, scores, room, from, size);
-            }
-        }
-        const int64_t line = matrix * p.queries + rows_.start;
-        softmax_.finish(rows_, output_ + line * p.value_width, s.log_normalizer + line);
-    }
-
-    Vec* kept(int64_t from) { return kept_.data + (from - rows_.from_key) * WIDE; }
-    Vec* most(int64_t from) { return most_.data + (from - rows_.from_key) / KEYS * WIDE; }
+    Vec* kept(int64_t from) { return kept_.data + (from - rows.from_key) * WIDE; }
+    Vec* most(int64_t from) { return most_.data + (from - rows.from_key) / KEYS * WIDE; }
 
     const HeedmapProblem& p;
     const HeedmapStatistics& s;
     float* output_;
     const bool keeps_, keeps_weights_;
-    Rows rows_;
+    int64_t matrix_ = 0;
     Gathered gathered_;
     Softmax softmax_;
     Buffer<Vec> kept_;  // scores or weights of a block of rows
     Buffer<Vec> most_;  // what the weights of each tile are relative to
+};
+
+// What one thread does: it has the blocks whose number leaves its own, divided by that of the threads.
+class Share {
+  public:
+    Share(const HeedmapProblem& problem, const HeedmapStatistics& wanted, float* output, bool keeps)
+        : p(problem), s(wanted), attends_(output) {
+        // What is kept of one block is already more than stays near.
+        const int together = is_far(p) && !keeps ? TOGETHER : 1;
+        for (int i = 0; i < together; ++i) passes_.push_back(std::make_unique<Pass>(p, s, output, keeps));
+    }
+
+    void run(int64_t first, int64_t blocks, float* received, float* sum_edges, float* maximum_edges) {
+        const int64_t jobs = s.matrices * blocks, edge = 2 * s.pooled_columns;
+        for (int64_t job = first, next = job; job < jobs; job = next) {
+            const int64_t matrix = job / blocks;
+            int64_t count = 0;
+            for (; count < (int64_t)passes_.size() && next < jobs && next / blocks == matrix; next += p.threads)
+                passes_[count++]->take(matrix, next % blocks * ROWS);
+            go_through(count, received ? received + matrix * p.keys : nullptr);
+            for (int64_t i = 0; i < count; ++i) {
+                const int64_t at = (job + i * p.threads) * edge;
+                passes_[i]->finish(sum_edges ? sum_edges + at : nullptr,
+                                   maximum_edges ? maximum_edges + at : nullptr);
+            }
+        }
+    }
+
+  private:
+    void go_through(int64_t count, float* received) {
+        Vec* room = passes_[0]->rows.tile();
+        if (attends_)
+            through_keys(passes_.data(), count, [&](Pass& pass, int64_t from) { pass.attend(from, room); });
+        for (int64_t i = 0; i < count; ++i) passes_[i]->begin();
+        through_keys(passes_.data(), count,
+                     [&](Pass& pass, int64_t from) { pass.gather(from, room, received); });
+    }
+
+    const HeedmapProblem& p;
+    const HeedmapStatistics& s;
+    const bool attends_;
+    std::vector<Held<Pass>> passes_;
 };
 
 }  // namespace
@@ -98,14 +148,9 @@ extern "C" int heedmap_statistics(const HeedmapProblem* problem, const HeedmapSt
 #pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(| : failed)
         for (int share = 0; share < threads; ++share) {
             try {
-                Pass pass(p, s, output, output && keeps);
-                for (int64_t job = share; job < jobs; job += threads) {
-                    const int64_t matrix = job / blocks;
-                    pass.run(matrix, job % blocks * ROWS,
-                             s.received ? parts.data() + (share * matrices + matrix) * p.keys : nullptr,
-                             s.pooled ? sum_edges.data() + job * edge : nullptr,
-                             s.largest ? maximum_edges.data() + job * edge : nullptr);
-                }
+                float* received = s.received ? parts.data() + share * matrices * p.keys : nullptr;
+                Share(p, s, output, output && keeps)
+                    .run(share, blocks, received, sum_edges.data(), maximum_edges.data());
             } catch (const std::bad_alloc&) {
                 failed = 1;
             }
