@@ -90,7 +90,7 @@ def test_a_map_without_its_processes() -> None:
 
 
 AGAIN_AND_AGAIN = """
-import torch
+import os, torch
 from heedmap import parallel
 
 for _ in range(4):
@@ -98,7 +98,8 @@ for _ in range(4):
     x = torch.ones(1, 1, 4, 2)
     received = parallel.attention(x, x, x, mesh=mesh)[1].received()
     parallel.stop()
-print(received.flatten().tolist())
+# In one piece, which the other's words do not come into.
+os.write(1, f"{received.flatten().tolist()}\\n".encode())
 """
 
 
