@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -29,7 +30,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 SEEDS = 150
-PADDING = Padding(torch.arange(8200)[None] % 9 != 4)
+MASKS: dict[str, Callable[[int], Mask | None]] = {
+    "nothing hidden": lambda keys: None,
+    "causal": lambda keys: Causal("end"),
+    "window": lambda keys: Window("end", before=4000, after=0),
+    "padding": lambda keys: Padding(torch.arange(keys)[None] % 9 != 4),
+}
 
 
 def test_a_kernel_was_compiled() -> None:
@@ -290,24 +296,24 @@ def test_a_kernel_that_cannot_serve_is_refused() -> None:
         heedmap.attention(*inputs, soft_cap=1.0, backend="native")
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [None, Causal("end"), Window("end", before=4000, after=0), PADDING],
-    ids=str,
-)
-def test_blocks_that_take_in_far_keys_together(mask: Mask | None) -> None:
+@pytest.mark.parametrize("hidden", MASKS)
+@pytest.mark.parametrize(("queries", "keys", "width"), [(3333, 8200, 64), (333, 33_000, 96)])
+def test_blocks_that_take_in_far_keys_together(
+    hidden: str, queries: int, keys: int, width: int
+) -> None:
     torch.manual_seed(0)
-    query, key = torch.randn(1, 1, 3333, 64), torch.randn(1, 1, 8200, 64)
-    value = torch.randn(1, 1, 8200, 72)
+    mask = MASKS[hidden](keys)
+    query, key = torch.randn(1, 1, queries, width), torch.randn(1, 1, keys, width)
+    value = torch.randn(1, 1, keys, width + 8)
     output, weights = heedmap.attention(query, key, value, mask=mask, backend="native")
-    # One pass over output and answers goes block by block; all of either must be the same.
+    # One pass over output and answers takes other blocks together; all of either must be the same.
     asked = heedmap.Summary(top=3, pool=(7, 9))
     alone, expected = heedmap.attention(query, key, value, mask=mask, keep=asked)
     assert torch.equal(output, alone)
     found = weights.summarize(top=3, pool=(7, 9))
     for answer in ("received", "entropy", "top_weights", "top_keys", "pooled"):
         assert torch.equal(getattr(found, answer), getattr(expected, answer)), answer
-    rows = [0, 1700, 3332]
+    rows = [0, queries // 2, queries - 1]
     exact = AttentionMap.from_factors(query.double(), key.double(), mask=mask)[0, 0, rows]
     torch.testing.assert_close(output[0, 0, rows].double(), exact @ value[0, 0].double())
     torch.testing.assert_close(weights[0, 0, rows].to_dense().double(), exact.to_dense())

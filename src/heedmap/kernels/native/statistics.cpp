@@ -87,9 +87,8 @@ class Share {
   public:
     Share(const HeedmapProblem& problem, const HeedmapStatistics& wanted, float* output, bool keeps)
         : p(problem), s(wanted), attends_(output) {
-        // What is kept of one block is already more than stays near.
-        const int together = is_far(p) && !keeps ? TOGETHER : 1;
-        for (int i = 0; i < together; ++i) passes_.push_back(std::make_unique<Pass>(p, s, output, keeps));
+        const int64_t count = !is_far(p) ? 1 : keeps ? most_kept() : TOGETHER;
+        for (int64_t i = 0; i < count; ++i) passes_.push_back(std::make_unique<Pass>(p, s, output, keeps));
     }
 
     void run(int64_t first, int64_t blocks, float* received, float* sum_edges, float* maximum_edges) {
@@ -116,6 +115,14 @@ class Share {
         for (int64_t i = 0; i < count; ++i) passes_[i]->begin();
         through_keys(passes_.data(), count,
                      [&](Pass& pass, int64_t from) { pass.gather(from, room, received); });
+    }
+
+    // How many blocks to keep at a time. What is kept of several is far itself, which only pays where
+    // keys and values, 24 MB or more, are in no cache at all. All threads keep 64 MB at most.
+    int64_t most_kept() const {
+        const int64_t bytes = (int64_t)sizeof(float) * ROWS * p.keys * p.threads;
+        if (p.keys * (p.width + p.value_width) < 6 << 20) return 1;
+        return std::clamp<int64_t>((64 << 20) / bytes, 1, TOGETHER);
     }
 
     const HeedmapProblem& p;
