@@ -164,7 +164,8 @@ def attends(problem: Problem, value: Float[Tensor, "batch kv_heads key value_dim
 KEPT_KEYS = 100_000
 """Up to how many keys `attend` keeps a block of rows; beyond, it makes it twice.
 
-To keep them is the faster way at 100,000 keys still, by 16 %, but each thread needs 20 MB then.
+To keep them is the faster way at 100,000 keys still, by 16 %, but each thread needs 20 MB for one
+block then, and takes several where all threads stay within 64 MB.
 """
 
 
