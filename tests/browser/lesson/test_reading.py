@@ -190,3 +190,24 @@ def test_no_blank_follows_a_full_width_bracket(open_lesson: OpenLesson) -> None:
     text = open_lesson().locator("[data-example=sentence]").inner_text()
     assert re.search(r"（汇点）\d+ 个", text)
     assert "） " not in text
+
+
+def test_what_is_walked_to_does_not_lie_behind_the_bar(open_lesson: OpenLesson) -> None:
+    page = open_lesson()
+
+    def room_and_height() -> list[float]:
+        return page.evaluate(
+            """() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(() => resolve([
+                parseFloat(getComputedStyle(document.documentElement).scrollPaddingBottom),
+                document.querySelector(".ls-bar").offsetHeight]))))"""
+        )
+
+    heights = []
+    for name in ("output", "x"):
+        cell(page, name, 0, 0).click()
+        room, height = room_and_height()
+        assert room == height + 12
+        heights.append(height)
+    assert min(heights) > 40
+    page.keyboard.press("Escape")
+    assert room_and_height() == [12, 0]

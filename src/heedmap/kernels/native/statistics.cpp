@@ -118,7 +118,7 @@ class Share {
     }
 
     // How many blocks to keep at a time. What is kept of several is far itself, which only pays where
-    // keys and values, 24 MB or more, are in no cache at all. All threads keep 64 MB at most.
+    // keys and values, 24 MB or more, are in no cache at all, and is done within 64 MB for all threads.
     int64_t most_kept() const {
         const int64_t bytes = (int64_t)sizeof(float) * ROWS * p.keys * p.threads;
         if (p.keys * (p.width + p.value_width) < 6 << 20) return 1;

@@ -13,6 +13,11 @@ export const TONES_HZ = [262.5, 330, 392.5, 522.5];
 
 const FRAME_SAMPLES = Math.round(RATE_HZ * FRAME_SECONDS);
 
+/** One frame of each tone, which is the same in every frame. */
+const WAVES = TONES_HZ.map((hertz) =>
+  Float64Array.from({ length: FRAME_SAMPLES }, (_, at) => Math.sin((2 * Math.PI * hertz * at) / RATE_HZ)),
+);
+
 /** How high the highest wave of a sound is, of 1. */
 const LOUDNESS = 0.6;
 
@@ -26,11 +31,13 @@ export function synthesised(features) {
   const sums = features.map((frame) => frame.reduce((sum, feature) => sum + 2 ** feature, 0));
   const middle = LOUDNESS / Math.max(...sums);
   features.forEach((frame, number) => {
+    const amplitudes = frame.map((feature) => middle * 2 ** feature);
     for (let at = 0; at < FRAME_SAMPLES; at++) {
-      samples[number * FRAME_SAMPLES + at] = frame.reduce(
-        (sum, feature, tone) => sum + middle * 2 ** feature * Math.sin(angle(tone, at)),
-        0,
-      );
+      let sum = 0;
+      for (let tone = 0; tone < WAVES.length; tone++) {
+        sum += amplitudes[tone] * WAVES[tone][at];
+      }
+      samples[number * FRAME_SAMPLES + at] = sum;
     }
   });
   return { samples, middle };
@@ -46,20 +53,12 @@ export function synthesised(features) {
  */
 export function measured(samples, middle) {
   return Array.from({ length: samples.length / FRAME_SAMPLES }, (_, number) =>
-    TONES_HZ.map((_, tone) => {
+    WAVES.map((wave) => {
       let sum = 0;
       for (let at = 0; at < FRAME_SAMPLES; at++) {
-        sum += samples[number * FRAME_SAMPLES + at] * Math.sin(angle(tone, at));
+        sum += samples[number * FRAME_SAMPLES + at] * wave[at];
       }
       return Math.log2((2 * sum) / FRAME_SAMPLES / middle);
     }),
   );
-}
-
-/**
- * @param {number} tone
- * @param {number} at the number of the sample in its frame
- */
-function angle(tone, at) {
-  return (2 * Math.PI * TONES_HZ[tone] * at) / RATE_HZ;
 }
