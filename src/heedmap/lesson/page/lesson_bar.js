@@ -36,14 +36,9 @@ export function arithmeticBar(lesson) {
     if (cell) {
       body.replaceChildren(...content(lesson, cell));
     }
-  };
-  // What is walked to with keys must not come to lie behind this bar. To ask for its height in
-  // `update` would lay out the whole page once more for each change.
-  const resized = new ResizeObserver(() => {
+    // What is walked to with keys must not come to lie behind this bar.
     document.documentElement.style.scrollPaddingBottom = `${element.offsetHeight + ROOM_PIXELS}px`;
-  });
-  resized.observe(element);
-  lesson.ended.addEventListener("abort", () => resized.disconnect());
+  };
   close.addEventListener("click", () => lesson.store.set({ cell: null }));
   lesson.live(update);
   lesson.store.on(["cell", "head"], update, lesson.ended);
