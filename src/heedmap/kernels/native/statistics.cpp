@@ -20,7 +20,7 @@ class Pass {
         matrix_ = matrix;
         const int64_t number = s.first_matrix + matrix;
         rows.take(number / p.heads, number % p.heads, row);
-        softmax_.begin();
+        if (output_) softmax_.begin();
     }
 
     // Takes in the tile of keys from `from` on for the output; `room` is room for it.
