@@ -204,7 +204,16 @@ def test_random_gradients(seed: int) -> None:
         inputs += [] if own is None else [own]
         results.append(torch.autograd.grad(loss, inputs))
     for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one.double(), other, atol=2e-5, rtol=2e-5)
+        # What cancels in a small gradient is as large as the largest, and rounded at that size.
+        largest = other.abs().amax().item() if other.numel() else 0.0
+        atol = 2e-5 if largest <= 10 else 2e-6 * largest
+        torch.testing.assert_close(one.double(), other, atol=atol, rtol=2e-5)
+
+
+# Some that other problems of the fuzzer do not reach: gradients of tens, of one number each.
+@pytest.mark.parametrize("seed", [20_012_242, 20_012_078])
+def test_large_gradients(seed: int) -> None:
+    test_random_gradients(seed)
 
 
 def test_the_same_bits_every_time() -> None:
